@@ -366,6 +366,15 @@ def test_another_encoding_is_named_and_read_if_told(tmp_path, encoding, said, na
     assert [*table.rows()][29] | row == [*table.rows()][29]
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
+def test_the_wrong_encoding_is_named(tmp_path, name):
+    text = TEXT if name == "a.csv" else json.dumps([{"a": "é"}], ensure_ascii=False)
+    for encoding in ("ascii", "utf-16"):
+        file = open_file(written(tmp_path / name, text + " "))
+        with file_options(encoding=encoding), pytest.raises(InputError, match=f"cannot be read as {encoding}"):
+            list(file.batches())
+
+
 @pytest.mark.parametrize("name", ["klingon", "hex", "rot13", "zip", "base64", "undefined"])
 def test_no_such_encoding(name):
     with pytest.raises(InputError, match=f"there is no encoding '{name}' of text"), file_options(encoding=name):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 import shutil
@@ -15,12 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, count, pairwise
 from pathlib import Path
-from typing import IO, Any, AnyStr, Generic
+from typing import IO, Any, TextIO
 
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records.file_options import NOT_UTF8, largest_row, opened_bytes, too_large
+from qacal.records.file_options import ESCAPED, encoding_problem, largest_row, opened_text, too_large
 from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault, FrameTable, ObjectTable, Table, require_polars
 
@@ -125,8 +124,8 @@ class File:
         """Return the separator of a CSV file; a comma for other formats, and for .tsv, where the name implies it."""
         if self.format != "csv" or is_tsv(self.name) or not self.path.is_file():
             return ","
-        with io.TextIOWrapper(opened_bytes(self.path, self.name), "utf-8-sig", "surrogateescape") as text:
-            return _separator(_Lines(text, self.name), self)[0]
+        with _opened_lines(self) as lines:
+            return _separator(lines, self)[0]
 
     def has_column(self, name: str) -> bool:
         """Return whether any row has a column; the first call reads the whole file."""
@@ -156,13 +155,15 @@ def _sniffed(path: Path, name: str) -> str:
     with path.open("rb") as file:
         if file.read(4) == b"PAR1":
             return "parquet"
-    with opened_bytes(path, name) as file:
-        start = file.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = _first_character(path, name)
     if not start:
         raise InputError(f"{name} is empty; expected rows as Parquet, JSON lines or CSV.")
-    if start.startswith(b"["):
-        return "json"
-    return "jsonl" if start.startswith(b"{") else "csv"
+    return {"[": "json", "{": "jsonl"}.get(start, "csv")
+
+
+def _first_character(path: Path, name: str) -> str:
+    with opened_text(path, name, "surrogateescape") as text:
+        return text.read(1024).removeprefix("\ufeff").lstrip()[:1]
 
 
 def _parquet(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
@@ -186,41 +187,39 @@ def _parquet(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
 
 def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
     def parsed() -> Iterator[_Row]:
-        with opened_bytes(file.path, file.name) as stream:
-            lines = _Lines(stream, file.name)
-            for line, raw in enumerate(lines, 1):
-                lines.size = 0
-                text = raw.removeprefix(b"\xef\xbb\xbf") if line == 1 else raw
-                if not text.strip():
+        with _opened_lines(file) as lines:
+            for number, line in enumerate(lines, 1):
+                size, lines.size = lines.size, 0
+                if not line.strip():
                     continue
+                row: Any = None
+                kind = problem = ""
                 try:
-                    row = json.loads(text)
-                except UnicodeDecodeError:
-                    kind, problem = "not UTF-8", f"the line is not UTF-8 text; {NOT_UTF8}"
+                    row = json.loads(line)
                 except (ValueError, RecursionError) as error:
                     kind, problem = "not JSON", f"the line is not JSON ({error}). One object on each line is expected."
-                else:
-                    if isinstance(row, dict):
-                        yield line, row, len(raw)
-                        continue
+                if not problem and not isinstance(row, dict):
                     kind = "not an object"
                     problem = f"the line is {type(row).__name__}, not an object with question, answer and confidence."
-                content = text.decode("utf-8", "replace").rstrip("\n")
-                on_fault(Fault(file.name, f"line {line}", problem, content, kind))
+                if not line.isascii() and ESCAPED.search(line):
+                    kind, problem = "not UTF-8", f"the line {encoding_problem()}"
+                if not problem:
+                    yield number, row, size
+                    continue
+                content = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace").rstrip("\n")
+                on_fault(Fault(file.name, f"line {number}", problem, content, kind))
 
     yield from _tables(file, parsed(), batch_rows, is_text=False)
 
 
 def _json_list(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
     """Read a list of objects, or JSON lines in a file that is named .json."""
-    with opened_bytes(file.path, file.name) as stream:
-        is_list = stream.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
-    if not is_list:
+    if _first_character(file.path, file.name) != "[":
         yield from _json_lines(file, on_fault, batch_rows)
         return
 
     def parsed() -> Iterator[_Row]:
-        with opened_bytes(file.path, file.name) as stream:
+        with opened_text(file.path, file.name) as stream:
             document, before = JsonDocument(stream, file.name), 0
             for place, value in enumerate(document.items(), 1):
                 size, before = document.position - before, document.position
@@ -237,9 +236,7 @@ def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
     def parsed() -> Iterator[_Row]:
         # Answers may be long: lift the limit of the csv module; _Lines has its own.
         csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-        raw = opened_bytes(file.path, file.name)
-        with io.TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as text:
-            lines = _Lines(text, file.name)
+        with _opened_lines(file) as lines:
             separator, start = _separator(lines, file)
             reader = csv.reader(chain(start, lines), strict=True, delimiter=separator)
             header: list[str] = []
@@ -266,21 +263,21 @@ def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
     yield from _tables(file, parsed(), batch_rows, is_text=True)
 
 
-class _Lines(Generic[AnyStr]):
-    """The lines of a stream; a row that is too large is an error.
+class _Lines:
+    """The lines of a text file; a row that is too large is an error.
 
     size : total length of the lines since the caller set it to 0, at the start of a row.
     """
 
-    def __init__(self, stream: IO[AnyStr], name: str) -> None:
-        self._stream: IO[AnyStr] = stream
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self._stream = stream
         self._name = name
         self._count = self.size = 0
 
-    def __iter__(self) -> Iterator[AnyStr]:
+    def __iter__(self) -> Iterator[str]:
         return self
 
-    def __next__(self) -> AnyStr:
+    def __next__(self) -> str:
         line = self._stream.readline(largest_row() + 1 - self.size)
         if not line:
             raise StopIteration
@@ -288,7 +285,13 @@ class _Lines(Generic[AnyStr]):
         self.size += len(line)
         if self.size > largest_row():
             raise InputError(f"{self._name} line {self._count}: {too_large('the row is broken, or')}.")
-        return line
+        return line if self._count > 1 else line.removeprefix("\ufeff")
+
+
+@contextmanager
+def _opened_lines(file: File) -> Iterator[_Lines]:
+    with opened_text(file.path, file.name, "surrogateescape") as text:
+        yield _Lines(text, file.name)
 
 
 def _separator(text: Iterable[str], file: File) -> tuple[str, list[str]]:
@@ -327,8 +330,8 @@ def _csv_problem(values: list[str], header: list[str]) -> tuple[str, str]:
         is_split = any(one.isdecimal() and two.isdecimal() for one, two in pairwise(values))
         remedy = ' Where commas separate, a decimal comma needs quotes: "0,75".' if kind.startswith("more") else ""
         return kind, problem + (remedy if is_split else "")
-    if any("\udc80" <= letter <= "\udcff" for value in values if not value.isascii() for letter in value):
-        return "not UTF-8", f"the row is not UTF-8 text; {NOT_UTF8}"
+    if any(not value.isascii() and ESCAPED.search(value) for value in values):
+        return "not UTF-8", f"the row {encoding_problem()}"
     return "", ""
 
 

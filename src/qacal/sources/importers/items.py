@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qacal.errors import EncodingError, InputError
-from qacal.records.file_options import NOT_UTF8, largest_row, opened_bytes, too_large
+from qacal.errors import InputError
+from qacal.records.file_options import largest_row, opened_text, too_large
 from qacal.records.files import OnFault, open_file
 from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault
@@ -52,7 +52,7 @@ def items_of(path: Path, on_fault: OnFault, *inside: str) -> Iterator[Item]:
     if not path.is_file():
         raise InputError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; expected a file.")
     if path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]:
-        with opened_bytes(path) as stream:
+        with opened_text(path) as stream:
             yield from checked_items(path, JsonDocument(stream, str(path)).items(*inside), on_fault)
         return
     file = open_file(path)
@@ -69,13 +69,13 @@ def first_item(path: Path, *inside: str) -> dict[str, Any]:
 
 def document(path: Path) -> Any:
     """Return a JSON document that is small enough for memory."""
-    with opened_bytes(path) as stream:
+    with opened_text(path) as stream:
         try:
             text = stream.read(largest_row() + 1)
             if len(text) <= largest_row():
-                return json.loads(text)
-        except UnicodeDecodeError:
-            raise EncodingError(f"{path} is not UTF-8 text; {NOT_UTF8}") from None
+                return json.loads(text.removeprefix("\ufeff"))
+        except UnicodeError:  # a ValueError; opened_text says what to do
+            raise
         except (ValueError, RecursionError, OSError, EOFError) as error:
             raise InputError(f"{path} cannot be read as JSON: {error}. Is the file whole?") from None
     raise InputError(too_large(str(path)) + ".")
