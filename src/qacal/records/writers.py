@@ -125,7 +125,7 @@ class _JsonWriter(Writer):
         self._file = file
 
     def write(self, table: Table) -> None:
-        self._file.writelines(json_line(row) for row in table.typed_rows())
+        self._file.writelines(json_line(row) for row in table.rows(typed=True))
 
 
 class _JsonListWriter(_JsonWriter):
@@ -134,7 +134,7 @@ class _JsonListWriter(_JsonWriter):
     _before = b"["
 
     def write(self, table: Table) -> None:
-        for row in table.typed_rows():
+        for row in table.rows(typed=True):
             self._file.write(self._before + b"\n" + json_line(row).rstrip(b"\n"))
             self._before = b","
 
@@ -156,7 +156,7 @@ class _CsvWriter(Writer):
             self._rows = csv.DictWriter(lines, table.names, lineterminator="\r\n", delimiter=self._separator)
             self._rows.writeheader()
             # Only columns of numbers tell whether the file has decimal commas: an answer may be 1,234.
-            numbers = [value for row in table.rows() for value in map(row.get, table.number_names) if value]
+            numbers = [value for row in table.rows() for value in map(row.get, table.number_columns) if value]
             has_points = any("." in str(value) for value in numbers)
             has_commas = any(isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value) for value in numbers)
             self._has_commas = self._separator != "," and has_commas and not has_points
