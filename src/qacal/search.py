@@ -29,10 +29,9 @@ from qacal.metrics.selective import auac
 from qacal.parameters import require_kind, shown
 from qacal.planning import Ranges, search_ranges
 from qacal.tally.arrays import Floats, Ints, seven_decimals
-from qacal.tally.bins import Bins, group_runs, mass_bins
+from qacal.tally.bins import Bins, group_runs, mass_bins, search_within
 from qacal.tally.cells import snap
 from qacal.tally.groups import NO_GROUP, GroupColumn
-from qacal.tally.lookup import search_within
 from qacal.tally.tally import Tally
 
 Cut: TypeAlias = int | str

@@ -78,7 +78,7 @@ def flatten(value: Any, classes: Collection[type] = ()) -> tuple[Plain, Arrays]:
 
     classes : the classes that estimators may have.
 
-    >>> from qacal.tally.lookup import GroupIndex
+    >>> from qacal.tally.groups import GroupIndex
     >>> flatten(GroupIndex(np.array([3, 7]), np.array([1, 2])))
     ({}, {'codes': array([3, 7]), 'entries': array([1, 2])})
     """

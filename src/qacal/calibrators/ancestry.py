@@ -12,8 +12,7 @@ from qacal.errors import InputError
 from qacal.storage import require, require_between, require_columns, rises_within
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
-from qacal.tally.groups import NO_GROUP, GroupColumn
-from qacal.tally.lookup import GroupIndex
+from qacal.tally.groups import NO_GROUP, GroupColumn, GroupIndex
 from qacal.tally.tally import Tally
 
 

@@ -8,7 +8,7 @@ tree of depth :math:`D`: its `path` bits and its `exit`, the first depth at whic
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ NO_GROUP = -1
 
 MAX_DEPTH = 20
 """A tree of depth 20 has a million groups; deeper ones have no rows in them."""
+
+# A table of a million entries is still small; codes beyond it are searched.
+_LARGEST_TABLE = 2**20
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,38 @@ class GroupColumn:
         if other.depth < self.depth:
             raise InputError(f"groups are paths of a tree of depth {other.depth}; the fit had depth {self.depth}.")
         return other.at_depth(self.depth) if other.depth > self.depth else other
+
+
+@dataclass(frozen=True, eq=False)
+class GroupIndex:
+    """The entry of each group's code; unknown codes, and no group, have entry 0.
+
+    codes : sorted, not negative.
+    entries : one per code.
+    """
+
+    codes: Ints
+    entries: Ints
+    table: Ints | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Checked here, not in validate(), since the next lines write to these places.
+        require_columns(len(self.codes.ravel()), codes=self.codes, entries=self.entries)
+        require(rises(self.codes) and self.codes[:1].sum() >= 0, "the codes of groups must rise from 0 or above.")
+        require_between(0, 2**63 - 1, entries=self.entries)
+        table = None
+        if len(self.codes) == 0 or self.codes[-1] < _LARGEST_TABLE:
+            table = np.zeros(int(self.codes[-1]) + 2 if len(self.codes) else 1, dtype=np.int64)
+            table[self.codes] = self.entries
+        object.__setattr__(self, "table", table)
+
+    def find(self, codes: Ints) -> Ints:
+        """Return the entry of each code."""
+        if self.table is not None:
+            # Seen as unsigned, -1 is larger than all: it reads the table's last place, which is 0.
+            return self.table[np.minimum(codes.view(np.uint64), np.uint64(len(self.table) - 1)).view(np.int64)]
+        place = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        return np.where(self.codes[place] == codes, self.entries[place], 0)
 
 
 def as_grouping(values: ArrayLike | Paths | GroupColumn, length: int) -> GroupColumn:
