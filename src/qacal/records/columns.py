@@ -180,11 +180,14 @@ class Checks:
         may_miss : missing values are accepted; they are NaN.
         """
         values = self._column(column)
-        array = _fast_numbers(values)
-        if array is None:
-            read_text = self._table.is_text
+        if not isinstance(values, list):
+            values = column_of_any(values, "a column")
+        if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+            array = as_written(values)
+        else:
             words = LABELS if column == "correct" else self._expressions if column == "confidence" else {}
-            array = np.array([parse_number(value, read_text, words, most) for value in listed(values)], np.float64)
+            numbers = [parse_number(value, self._table.is_text, words, most) for value in listed(values)]
+            array = np.array(numbers, np.float64)
         good = (array >= 0) & (array <= most) if most < math.inf else np.isfinite(array)
         if most == 100.0:  # 0.75 among percents may be a fraction
             good &= (array == 0) | (array >= 1)
@@ -215,7 +218,7 @@ class Checks:
 
     def ids(self) -> list[Any]:
         """Return the ids of the questions."""
-        values = listed(self._table.column(self._name("id")))
+        values = listed(self._table.column(self._names.get("id", "id")))
         if {*map(type, values)} <= {str, int} and "" not in values:
             return values
         values = [int(value) if isinstance(value, np.integer) else value for value in values]
@@ -224,11 +227,8 @@ class Checks:
                 self._fault(row, "id", value, "expected text or a whole number.", "that is not an id")
         return values
 
-    def _name(self, column: str) -> str:
-        return self._names.get(column, column)
-
     def _column(self, column: str) -> Any:
-        name = self._name(column)
+        name = self._names.get(column, column)
         remedy = ""
         if column in KNOWN:
             alike = {other.strip().lower(): other for other in self._table.names}
@@ -273,7 +273,7 @@ class Checks:
 
     def _fault(self, row: int, column: str, value: Any, problem: str, kind: str) -> None:
         self.is_good[row] = False
-        name, is_gone = self._name(column), is_missing(value)
+        name, is_gone = self._names.get(column, column), is_missing(value)
         what = "missing" if is_gone else _shown(value)
         kind = f"no {name}" if is_gone else f"{name} {kind}"
         self._on_fault(self._table.fault(row, f"{name} is {what}; {problem}", kind))
@@ -306,14 +306,6 @@ def listed(values: Any) -> list[Any]:
     if {*map(type, values)} <= {str, int, bool, type(None)}:
         return values
     return [value if isinstance(value, str) or not is_missing(value) else None for value in values]
-
-
-def _fast_numbers(values: Any) -> Floats | None:
-    """Return a numeric column as an array; None if each value must be parsed."""
-    if isinstance(values, list):
-        return None
-    raw = column_of_any(values, "a column")
-    return as_written(raw) if raw.dtype.kind in "biuf" else None
 
 
 def parse_number(

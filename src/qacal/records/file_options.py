@@ -100,7 +100,7 @@ def opened_text(path: Path, name: str | None = None, errors: str = "strict") -> 
     stream: io.BufferedReader = path.open("rb")
     if stream.peek(2)[:2] == b"\x1f\x8b":
         stream = io.BufferedReader(_Unpacked(stream, path.stat().st_size, name or str(path)))
-    encoding = current_options().encoding
+    encoding = _current.get().encoding
     wide = None if encoding is not None else _wide_encoding(stream.peek(_SAMPLE)[:_SAMPLE])
     if wide is not None:
         stream.close()
@@ -114,7 +114,7 @@ def opened_text(path: Path, name: str | None = None, errors: str = "strict") -> 
 
 def encoding_problem() -> str:
     """Return the message about text in another encoding than expected, after "the line" or the name of a file."""
-    encoding = current_options().encoding
+    encoding = _current.get().encoding
     return f"is not UTF-8 text; {NOT_UTF8}" if encoding is None else f"cannot be read as {encoding}."
 
 
@@ -149,7 +149,7 @@ class _Unpacked(io.RawIOBase):
                 f"{self._name} cannot be read beyond byte {self._count:,}, unpacked: {error}. Is the file whole?"
             ) from None
         self._count += len(data)
-        allowed = current_options().max_unpacked_gb
+        allowed = _current.get().max_unpacked_gb
         if self._count > (max(_UNPACKED, _RATIO * self._size) if allowed is None else allowed * 2**30):
             raise InputError(
                 f"{self._name} has {self._size:,} bytes and unpacks to more than {self._count - len(data):,}, like a "

@@ -6,7 +6,6 @@ import csv
 import json
 import re
 import shutil
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, count, pairwise
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -117,15 +116,20 @@ class File:
             raise InputError(
                 f"{self.name} is not a regular file, and rows are read more than once; copy them into a file."
             )
-        read = {"parquet": _parquet, "jsonl": _json_lines, "json": _json_list, "csv": _csv}[self.format]
-        return read(self, on_fault, batch_rows)
+        if self.format == "parquet":
+            return _parquet(self, batch_rows)
+        if self.format == "csv":
+            return _tables(self, _csv(self, on_fault), batch_rows)
+        # Many tools write JSON lines into files that are named .json.
+        if self.format == "json" and _first_character(self.path, self.name) == "[":
+            return _tables(self, _json_items(self, on_fault), batch_rows, unit="item")
+        return _tables(self, _json_lines(self, on_fault), batch_rows)
 
     def separator(self) -> str:
         """Return the separator of a CSV file; a comma for other formats, and for .tsv, where the name implies it."""
         if self.format != "csv" or is_tsv(self.name) or not self.path.is_file():
             return ","
-        with _opened_lines(self) as lines:
-            return _separator(lines, self)[0]
+        return _separator(_lines(self), self)[0]
 
     def has_column(self, name: str) -> bool:
         """Return whether any row has a column; the first call reads the whole file."""
@@ -166,7 +170,7 @@ def _first_character(path: Path, name: str) -> str:
         return text.read(1024).removeprefix("\ufeff").lstrip()[:1]
 
 
-def _parquet(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
+def _parquet(file: File, batch_rows: int) -> Iterator[Table]:
     import polars as pl
 
     require_polars()
@@ -185,113 +189,85 @@ def _parquet(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
         ) from None
 
 
-def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
-    def parsed() -> Iterator[_Row]:
-        with _opened_lines(file) as lines:
-            for number, line in enumerate(lines, 1):
-                size, lines.size = lines.size, 0
-                if not line.strip():
-                    continue
-                row: Any = None
-                kind = problem = ""
-                try:
-                    row = json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    kind, problem = "not JSON", f"the line is not JSON ({error}). One object on each line is expected."
-                if not problem and not isinstance(row, dict):
-                    kind = "not an object"
-                    problem = f"the line is {type(row).__name__}, not an object with question, answer and confidence."
-                if not line.isascii() and ESCAPED.search(line):
-                    kind, problem = "not UTF-8", f"the line {encoding_problem()}"
-                if not problem:
-                    yield number, row, size
-                    continue
-                content = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace").rstrip("\n")
-                on_fault(Fault(file.name, f"line {number}", problem, content, kind))
-
-    yield from _tables(file, parsed(), batch_rows, is_text=False)
+def _json_lines(file: File, on_fault: OnFault) -> Iterator[_Row]:
+    for number, line in enumerate(_lines(file), 1):
+        if not line.strip():
+            continue
+        row: Any = None
+        kind = problem = ""
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            kind, problem = "not JSON", f"the line is not JSON ({error}). One object on each line is expected."
+        if not problem and not isinstance(row, dict):
+            kind = "not an object"
+            problem = f"the line is {type(row).__name__}, not an object with question, answer and confidence."
+        if not line.isascii() and ESCAPED.search(line):
+            kind, problem = "not UTF-8", f"the line {encoding_problem()}"
+        if problem:
+            content = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace").rstrip("\n")
+            on_fault(Fault(file.name, f"line {number}", problem, content, kind))
+        else:
+            yield number, row, len(line)
 
 
-def _json_list(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
-    """Read a list of objects, or JSON lines in a file that is named .json."""
-    if _first_character(file.path, file.name) != "[":
-        yield from _json_lines(file, on_fault, batch_rows)
-        return
-
-    def parsed() -> Iterator[_Row]:
-        with opened_text(file.path, file.name) as stream:
-            document, before = JsonDocument(stream, file.name), 0
-            for place, value in enumerate(document.items(), 1):
-                size, before = document.position - before, document.position
-                if isinstance(value, dict):
-                    yield place, value, size
-                else:
-                    problem = f"it is {type(value).__name__}, not an object."
-                    on_fault(Fault(file.name, f"item {place}", problem, value, "not an object"))
-
-    yield from _tables(file, parsed(), batch_rows, is_text=False, unit="item")
+def _json_items(file: File, on_fault: OnFault) -> Iterator[_Row]:
+    with opened_text(file.path, file.name) as stream:
+        document, before = JsonDocument(stream, file.name), 0
+        for place, value in enumerate(document.items(), 1):
+            size, before = document.position - before, document.position
+            if isinstance(value, dict):
+                yield place, value, size
+            else:
+                problem = f"it is {type(value).__name__}, not an object."
+                on_fault(Fault(file.name, f"item {place}", problem, value, "not an object"))
 
 
-def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
-    def parsed() -> Iterator[_Row]:
-        # Answers may be long: lift the limit of the csv module; _Lines has its own.
-        csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-        with _opened_lines(file) as lines:
-            separator, start = _separator(lines, file)
-            reader = csv.reader(chain(start, lines), strict=True, delimiter=separator)
-            header: list[str] = []
-            while True:
-                line, lines.size = reader.line_num + 1, 0
-                try:
-                    values = next(reader)
-                except StopIteration:
-                    break
-                except csv.Error as error:
-                    problem = f"the line is not CSV ({error})."
-                    on_fault(Fault(file.name, f"line {line}", problem, kind="not CSV"))
-                    continue
-                if not header:
-                    header = values
-                    _require_header(header, file)
-                elif values:
-                    kind, problem = _csv_problem(values, header)
-                    if problem:
-                        on_fault(Fault(file.name, f"line {line}", problem, values, kind))
-                    else:
-                        yield line, dict(zip(header, values, strict=True)), lines.size
-
-    yield from _tables(file, parsed(), batch_rows, is_text=True)
-
-
-class _Lines:
-    """The lines of a text file; a row that is too large is an error.
-
-    size : total length of the lines since the caller set it to 0, at the start of a row.
-    """
-
-    def __init__(self, stream: TextIO, name: str) -> None:
-        self._stream = stream
-        self._name = name
-        self._count = self.size = 0
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        line = self._stream.readline(largest_row() + 1 - self.size)
-        if not line:
-            raise StopIteration
-        self._count += 1
-        self.size += len(line)
-        if self.size > largest_row():
-            raise InputError(f"{self._name} line {self._count}: {too_large('the row is broken, or')}.")
-        return line if self._count > 1 else line.removeprefix("\ufeff")
+def _csv(file: File, on_fault: OnFault) -> Iterator[_Row]:
+    # Answers may be long: the limit of the csv module is the one of rows.
+    csv.field_size_limit(largest_row())
+    lines = _lines(file)
+    separator, start = _separator(lines, file)
+    reader = csv.reader(chain(start, lines), strict=True, delimiter=separator)
+    header: list[str] = []
+    while True:
+        line = reader.line_num + 1
+        try:
+            values = next(reader)
+        except StopIteration:
+            break
+        except csv.Error as error:
+            if "field limit" in str(error):
+                raise _too_large(file, line) from None
+            problem = f"the line is not CSV ({error})."
+            on_fault(Fault(file.name, f"line {line}", problem, kind="not CSV"))
+            continue
+        if not header:
+            header = values
+            _require_header(header, file)
+        elif values:
+            kind, problem = _csv_problem(values, header)
+            if problem:
+                on_fault(Fault(file.name, f"line {line}", problem, values, kind))
+            else:
+                yield line, dict(zip(header, values, strict=True)), sum(map(len, values))
 
 
-@contextmanager
-def _opened_lines(file: File) -> Iterator[_Lines]:
+def _lines(file: File) -> Iterator[str]:
+    """Yield the lines of a text file; a line that is too large is an error."""
+    most = largest_row()
     with opened_text(file.path, file.name, "surrogateescape") as text:
-        yield _Lines(text, file.name)
+        for number in count(1):
+            line = text.readline(most + 1)
+            if not line:
+                return
+            if len(line) > most:
+                raise _too_large(file, number)
+            yield line if number > 1 else line.removeprefix("\ufeff")
+
+
+def _too_large(file: File, line: int) -> InputError:
+    return InputError(f"{file.name} line {line}: {too_large('the row is broken, or')}.")
 
 
 def _separator(text: Iterable[str], file: File) -> tuple[str, list[str]]:
@@ -346,12 +322,11 @@ def _require_header(header: list[str], file: File) -> None:
         raise InputError(f"{file.name} line 1: the header names {', '.join(sorted(repeated))} more than once.")
 
 
-def _tables(
-    file: File, rows: Iterator[_Row], batch_rows: int, is_text: bool, unit: str = "line"
-) -> Iterator[ObjectTable]:
+def _tables(file: File, rows: Iterator[_Row], batch_rows: int, unit: str = "line") -> Iterator[ObjectTable]:
     """Yield batches of up to `batch_rows` rows; fewer if they are large: two batches may be in memory at once."""
+    is_csv = file.format == "csv"
     # In CSV every row has the columns of the header; in JSON each object has its own.
-    is_elsewhere = None if is_text else file.has_column
+    is_elsewhere = None if is_csv else file.has_column
     is_first = True
     while True:
         places, objects, total = list[int](), list[dict[str, Any]](), 0
@@ -366,4 +341,4 @@ def _tables(
         if not objects:
             return
         is_first = False
-        yield ObjectTable(file.name, unit, np.array(places), objects, is_text, is_elsewhere=is_elsewhere)
+        yield ObjectTable(file.name, unit, np.array(places), objects, is_csv, is_elsewhere=is_elsewhere)
