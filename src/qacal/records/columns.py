@@ -21,10 +21,15 @@ if TYPE_CHECKING:
     from qacal.records.files import OnFault
     from qacal.records.table import Table
 
-KNOWN = (
-    *("id", "question", "answer", "confidence", "correct", "calibrated"),
-    *("model", "prompt", "confidence_source", "judge"),
-)
+PROVENANCE = {
+    "model": "LLMs",
+    "prompt": "prompts",
+    "confidence_source": "confidence sources",
+    "judge": "judges",
+}
+"""The columns that say where a row comes from, with their plurals in messages."""
+
+KNOWN = ("id", "question", "answer", "confidence", "correct", "calibrated", *PROVENANCE)
 """The columns that qacal uses."""
 
 EXPECTED_LABELS = "1 (correct) or 0 (wrong), yes or no, true or false, pass or fail, or a number between 0 and 1"

@@ -21,6 +21,7 @@ from qacal.parameters import is_number, require_kind, shown
 from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import (
     KNOWN,
+    PROVENANCE,
     Checks,
     Percents,
     distinct_values,
@@ -35,8 +36,6 @@ from qacal.tally.ids import combined, id_hashes, surplus
 
 if TYPE_CHECKING:
     import polars as pl
-
-PROVENANCE = ("model", "prompt", "confidence_source", "judge")
 
 COPIED = "the same question, answer, confidence and label, by the same LLM"
 REMOVE_COPIES = "Remove the copies if rows were stored twice; keep them if the LLM was asked several times."
