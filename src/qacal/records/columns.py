@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from collections.abc import Mapping
@@ -293,15 +292,6 @@ def _scale_remedy(numbers: Floats, may_be_percent: bool) -> str:
         return f"No value here is above {highest:g}, {_GRADES}."
     remedy = "pass --percent (in Python: percent=True)" if may_be_percent else "divide them by 100"
     return f"If these are percents, {remedy}."
-
-
-def distinct_values(column: Any) -> list[Any]:
-    """Return the distinct values of a column, without missing ones."""
-    values = listed(column)
-    with contextlib.suppress(TypeError):  # lists and objects have no hash
-        values = list(dict.fromkeys(values))
-    present = (value for value in values if not is_missing(value))
-    return list(dict.fromkeys(value if isinstance(value, str | int | float) else str(value) for value in present))
 
 
 def listed(values: Any) -> list[Any]:

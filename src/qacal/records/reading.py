@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,14 +25,13 @@ from qacal.records.columns import (
     PROVENANCE,
     Checks,
     Percents,
-    distinct_values,
     expression_key,
     listed,
     require_expressions,
 )
 from qacal.records.files import OnFault, open_file, refuse
 from qacal.records.table import Fault, Table, as_table
-from qacal.tally.arrays import Bools, Floats, Hashes, Ints
+from qacal.tally.arrays import Bools, Floats, Hashes, Ints, is_missing
 from qacal.tally.ids import combined, id_hashes, surplus
 
 if TYPE_CHECKING:
@@ -216,11 +216,10 @@ class Batch:
         # Neither drop nor rename on the frame: these need threads, which a forked child does not have.
         columns = [column.alias(prefix + column.name) for column in evidence if column.name != "confidence"]
         if len(self) < len(self.whole):
-            for number, column in enumerate(columns):
-                values: list[Any] = [None] * len(self.whole)
-                for place, value in zip(self.kept.tolist(), column.to_list(), strict=True):
-                    values[place] = value
-                columns[number] = pl.Series(column.name, values, column.dtype)
+            row_of: list[int | None] = [None] * len(self.whole)
+            for row, place in enumerate(self.kept.tolist()):
+                row_of[place] = row
+            columns = [column.gather(pl.Series(row_of, dtype=pl.UInt32)) for column in columns]
         taken = sorted({column.name for column in columns} & set(self.table.names))
         if taken:
             raise InputError(
@@ -231,7 +230,7 @@ class Batch:
         return self.whole.with_numbers(most | {self.reading.name("correct"): 1.0}).extended(pl.DataFrame(columns))
 
     def column(self, name: str) -> Any:
-        """Return any column."""
+        """Return any column, as the table has it."""
         self.table.require(self.reading.name(name))
         return self.table.column(self.reading.name(name))
 
@@ -253,7 +252,11 @@ class Batch:
         """Return the distinct values of a column, without missing ones; an empty list without the column."""
         if not self.reading.has(name, self.table.names):
             return []
-        return distinct_values(self.column(name))
+        values = self.listed(name)
+        with suppress(TypeError):  # lists and objects have no hash
+            values = list(dict.fromkeys(values))
+        present = (value for value in values if not is_missing(value))
+        return list(dict.fromkeys(value if isinstance(value, str | int | float) else str(value) for value in present))
 
 
 class Gathered:

@@ -13,7 +13,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from threading import Thread
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -107,7 +107,7 @@ class Table(ABC):
         return {}
 
     def with_numbers(self, columns: Mapping[str, float]) -> Table:
-        """Return the table with further columns as numbers; `columns` has the top of each: 1, or 100 for percents."""
+        """Return the table with further :attr:`number_columns`."""
         return self
 
     def batches(self, on_fault: object = None) -> Iterator[Table]:
@@ -413,35 +413,36 @@ def _plain_column(column: Any, name: str) -> Any:
 # Calibrating rows in memory needs none; reading and writing files does. A spawned child is not affected.
 
 _PATIENCE = 10.0  # seconds; with threads, the trial below takes milliseconds
-_is_doubtful = False
-_is_stuck = False
-
-
-def _doubt() -> None:
-    global _is_doubtful
-    _is_doubtful = "polars" in sys.modules
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_doubt)
 
 
 def require_polars() -> None:
     """Raise if polars would wait for threads that this process does not have."""
-    global _is_doubtful, _is_stuck
-    if _is_doubtful:
-        trial = Thread(target=_use_polars, daemon=True)
-        trial.start()
-        trial.join(_PATIENCE)
-        _is_doubtful, _is_stuck = False, trial.is_alive()
-    if _is_stuck:
+    if _is_forked and not _polars_has_threads():
         raise QacalError(
             "this process was forked after polars had started its threads, which a fork does not copy: reading files, "
             'saving models and reports would wait for ever. Start processes with multiprocessing.get_context("spawn").'
         )
 
 
-def _use_polars() -> None:
+@cache
+def _polars_has_threads() -> bool:
     import polars as pl
 
-    pl.DataFrame({"a": [1]}).select(pl.col("a").sum(), b=pl.col("a").max())
+    frame = pl.DataFrame({"a": [1]})
+    trial = Thread(target=lambda: frame.select(pl.col("a").sum(), b=pl.col("a").max()), daemon=True)
+    trial.start()
+    trial.join(_PATIENCE)
+    return not trial.is_alive()
+
+
+_is_forked = False
+
+
+def _note_fork() -> None:
+    global _is_forked
+    _is_forked = "polars" in sys.modules
+    _polars_has_threads.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)

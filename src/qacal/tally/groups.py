@@ -7,7 +7,7 @@ tree of depth :math:`D`: its `path` bits and its `exit`, the first depth at whic
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -151,7 +151,7 @@ class GroupColumn:
             if self.labels is None and other.labels is None:
                 return other
             require_common_kind(_kinds(other), _kinds(self), "groups")
-            codes = _codes(self.labels) if self.labels is not None else None
+            codes = None if self.labels is None else {label: code for code, label in enumerate(self.labels)}
             return GroupColumn(_translate(other, codes), self.labels)
         if other.depth is None:
             if other.labels is not None:
@@ -233,8 +233,9 @@ def merge_labels(first: GroupColumn, second: GroupColumn) -> tuple[GroupColumn, 
         raise InputError(f"groups come from trees of depth {first.depth} and {second.depth}; they do not add.")
     if first.labels == second.labels:
         return first, second
-    both = _sorted_labels({*(first.labels or _used(first)), *(second.labels or _used(second))})
-    codes = _codes(both)
+    used = [column.labels or column.decode(np.unique(column.code)) for column in (first, second)]
+    both = _sorted_labels({label for labels in used for label in labels if label is not None})
+    codes = {label: code for code, label in enumerate(both)}
     return GroupColumn(_translate(first, codes), both), GroupColumn(_translate(second, codes), both)
 
 
@@ -326,7 +327,7 @@ def _from_objects(values: list[Any]) -> GroupColumn:
     if all(value is None or is_whole(value, 0, 2**63 - 1) for value in values):
         return GroupColumn(np.array([NO_GROUP if value is None else value for value in values], dtype=np.int64))
     labels = _sorted_labels({value for value in values if value is not None})
-    codes = _codes(labels)
+    codes = {label: code for code, label in enumerate(labels)}
     return GroupColumn(np.array([codes.get(value, NO_GROUP) for value in values], dtype=np.int64), labels)
 
 
@@ -335,14 +336,6 @@ def _sorted_labels(labels: set[Any]) -> tuple[Any, ...]:
         return tuple(sorted(labels, key=lambda label: (type(label).__name__, label)))
     except TypeError:  # labels that cannot be ordered, such as members of an Enum
         return tuple(sorted(labels, key=lambda label: (type(label).__name__, repr(label))))
-
-
-def _codes(labels: tuple[Any, ...]) -> dict[Any, int]:
-    return {label: code for code, label in enumerate(labels)}
-
-
-def _used(column: GroupColumn) -> Iterator[int]:
-    return (int(code) for code in np.unique(column.code) if code != NO_GROUP)
 
 
 def _translate(column: GroupColumn, codes: dict[Any, int] | None) -> Ints:
