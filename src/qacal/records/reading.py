@@ -354,7 +354,7 @@ def read(
             yield batch
     if not n_rows:
         raise InputError("there are no rows to use: the records are empty, or every row was left out.")
-    if reading.percent:
+    if reading.percent and needs_confidence:
         percents.require(is_assumed=reading.assumes_percent)
 
 
