@@ -79,7 +79,7 @@ def flatten(value: Any, classes: Collection[type] = ()) -> tuple[Plain, Arrays]:
 
     classes : the classes that estimators may have.
 
-    >>> from qacal.tally.lookup import GroupIndex
+    >>> from qacal.tally.groups import GroupIndex
     >>> flatten(GroupIndex(np.array([3, 7]), np.array([1, 2])))
     ({}, {'codes': array([3, 7]), 'entries': array([1, 2])})
     """
@@ -126,7 +126,7 @@ def unflatten(kind: type, plain: Any, arrays: Arrays, classes: Collection[type] 
 
     Raise if a part is missing, unknown, of another type, or does not meet its constraints.
 
-    >>> from qacal.tally.lookup import GroupIndex
+    >>> from qacal.tally.groups import GroupIndex
     >>> unflatten(GroupIndex, {}, {"codes": np.array([7, 3]), "entries": np.array([1, 2])})
     Traceback (most recent call last):
     ...

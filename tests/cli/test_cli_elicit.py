@@ -198,7 +198,6 @@ def test_failed_requests_are_told_and_exit_with_1(server, tmp_path):
         (["--no-logprobs", "--field", "top_logprobs=5"], "the field top_logprobs is 5: token probabilities are"),
         (["--column", "answer=x"], "there is no column answer to map; expected one of id, question, choices"),
         (["--column", "text=question"], "Did you mean question=text?"),
-        (["--column", "frage=prompt"], "Did you mean question=prompt?"),
         (["--prompt", "verb9"], "there is no prompt 'verb9'"),
         (["--prompt", "none.toml"], "cannot be read as a prompt"),
     ],

@@ -9,7 +9,7 @@ import pytest
 from qacal import Column, evaluate
 from qacal.errors import InputError
 from qacal.model.evaluating import collect
-from qacal.records.columns import distinct_values, listed
+from qacal.records.columns import listed
 from qacal.records.reading import Reading, read
 from qacal.sources.elicitation.judging import HumanLabels, question_of
 from qacal.sources.importers.base import Log
@@ -61,7 +61,10 @@ def test_a_missing_label_is_no_group(gone):
 def test_columns_have_none_for_it_and_texts_may_be_empty(gone):
     for values in (listed(["a", gone, 0.5]), column_of_any(["a", gone, 0.5], "x").tolist()):
         assert values == ["a", "" if isinstance(gone, str) else None, 0.5]
-    assert distinct_values(["a", gone, "a"]) == ["a"]
+    (batch,) = read(
+        [{"confidence": 0.5, "model": value} for value in ("a", gone, "a")], needs_labels=False, needs_text=False
+    )
+    assert batch.values_of("model") == ["a"]
 
 
 def test_records_without_it(gone):

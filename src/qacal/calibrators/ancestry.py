@@ -13,8 +13,7 @@ from qacal.errors import InputError
 from qacal.parameters import Axes, Between, require
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
-from qacal.tally.groups import MAX_DEPTH, NO_GROUP, GroupColumn
-from qacal.tally.lookup import GroupIndex
+from qacal.tally.groups import MAX_DEPTH, NO_GROUP, GroupColumn, GroupIndex
 from qacal.tally.tally import Tally
 
 

@@ -22,10 +22,9 @@ from qacal.errors import InputError
 from qacal.guarantee import Certificate, check_alpha, jittered_certificate, uniform_certificate
 from qacal.parameters import MOST, Axes, Between, Offsets, require
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints, seven_decimals
-from qacal.tally.bins import Bins, check_points_per_bin, equal_bins, group_runs, mass_bins, rank_bins
+from qacal.tally.bins import Bins, check_points_per_bin, equal_bins, group_runs, mass_bins, rank_bins, search_within
 from qacal.tally.cells import snap
 from qacal.tally.groups import NO_GROUP, GroupColumn
-from qacal.tally.lookup import search_within
 from qacal.tally.tally import Tally
 
 Ties: TypeAlias = Literal["merge", "jitter"]

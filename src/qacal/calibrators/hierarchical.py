@@ -16,8 +16,7 @@ from qacal.calibrators.platt import Feature, expit, feature_values
 from qacal.parameters import MOST, Axes, Between, require
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
-from qacal.tally.groups import NO_GROUP, GroupColumn
-from qacal.tally.lookup import GroupIndex
+from qacal.tally.groups import NO_GROUP, GroupColumn, GroupIndex
 from qacal.tally.tally import Tally
 
 

@@ -13,9 +13,8 @@ from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
 from qacal.parameters import MOST, Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Floats, Ints
-from qacal.tally.bins import group_runs
+from qacal.tally.bins import group_runs, search_within
 from qacal.tally.groups import GroupColumn
-from qacal.tally.lookup import search_within
 from qacal.tally.tally import Tally
 
 

@@ -13,9 +13,9 @@ from qacal.checking.summary import Summary
 from qacal.errors import counted, some_of
 from qacal.metrics.ranking import doubt_of
 from qacal.records.bad_rows import MAX_BAD, Reason
-from qacal.records.columns import EXPECTED_LABELS
+from qacal.records.columns import EXPECTED_LABELS, PROVENANCE
 from qacal.records.file_options import NOT_UTF8
-from qacal.records.provenance import APART, is_provenance
+from qacal.records.provenance import is_provenance
 from qacal.records.reading import COPIED, REMOVE_COPIES
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import combined, surplus
@@ -221,7 +221,7 @@ def _repeated(hashes: Hashes) -> int:
 
 def on_origins(summary: Summary) -> Iterator[Finding]:
     """Yield findings on rows of several LLMs, prompts, confidence sources or judges."""
-    for name, plural in APART:
+    for name, plural in PROVENANCE.items():
         counts = summary.origins.get(name)
         if counts is not None and len(counts) > 1 and is_provenance(name, list(counts)):
             values = some_of([f"{value} ({count:,})" for value, count in counts.most_common()], 12)

@@ -17,9 +17,8 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.parameters import is_whole, shown
 from qacal.tally.arrays import ArrayLike, Floats, Ints, require_length, unit_values
-from qacal.tally.bins import Bins, equal_bins, group_runs
+from qacal.tally.bins import Bins, equal_bins, group_runs, search_within
 from qacal.tally.groups import Paths
-from qacal.tally.lookup import search_within
 from qacal.tally.tally import Tally
 
 BinChoice: TypeAlias = int | Literal["outputs"] | None

@@ -244,7 +244,7 @@ class Pipeline:
         is_number = {*self.score.numbers}
         for name in self.score.columns_used:
             inputs[name] = batch.numbers(name) if name in is_number else batch.listed(name)
-        inputs |= {name: batch.partial(name) for name in self.score.confidences}
+        inputs |= {name: batch.numbers(name, 1.0) for name in self.score.confidences}
         if self.score.reads_words:
             inputs |= {"question": batch.question or [], "answer": batch.answer or []}
         return self.score.predict(inputs), groups

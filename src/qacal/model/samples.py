@@ -94,7 +94,7 @@ class Overview:
 def _is_confidence(batch: Batch, name: str) -> bool:
     """Return whether a column has numbers, all of them in [0, 1]; some rows may have none."""
     try:
-        return bool((batch.partial(name) >= 0).any())
+        return bool((batch.numbers(name, 1.0) >= 0).any())
     except InputError:
         return False
 
@@ -144,7 +144,7 @@ class ScoreSample:
     def add(self, batch: Batch, vectors: Any) -> None:
         """Take more labelled rows."""
         numbers = [batch.confidence, np.asarray(batch.correct)]
-        numbers += [batch.partial(name) for name in self._score.confidences]
+        numbers += [batch.numbers(name, 1.0) for name in self._score.confidences]
         numbers += [batch.numbers(name) for name in self._score.numbers]
         numbers += [_codes(as_labels(batch.listed(name), name).tolist(), known) for name, known in self._known.items()]
         ids = ids_of(batch)

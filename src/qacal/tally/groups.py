@@ -7,15 +7,15 @@ tree of depth :math:`D`: its `path` bits and its `exit`, the first depth at whic
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import Axes, Between, is_whole, require, rises, shown
+from qacal.parameters import MOST, Axes, Between, Rising, is_whole, require, rises, shown
 from qacal.tally.arrays import ArrayLike, Bools, Ints, column_of_any, is_missing, require_length
 
 NO_GROUP = -1
@@ -23,6 +23,9 @@ NO_GROUP = -1
 
 MAX_DEPTH = 20
 """A tree of depth 20 has a million groups; deeper ones have no rows in them."""
+
+# A table of a million entries is still small; codes beyond it are searched.
+_LARGEST_TABLE = 2**20
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ class GroupColumn:
             if self.labels is None and other.labels is None:
                 return other
             require_common_kind(_kinds(other), _kinds(self), "groups")
-            codes = _codes(self.labels) if self.labels is not None else None
+            codes = None if self.labels is None else {label: code for code, label in enumerate(self.labels)}
             return GroupColumn(_translate(other, codes), self.labels)
         if other.depth is None:
             if other.labels is not None:
@@ -154,6 +157,34 @@ class GroupColumn:
         if other.depth < self.depth:
             raise InputError(f"groups are paths of a tree of depth {other.depth}; the fit had depth {self.depth}.")
         return other.at_depth(self.depth) if other.depth > self.depth else other
+
+
+@dataclass(frozen=True, eq=False)
+class GroupIndex:
+    """The entry of each group's code; unknown codes, and no group, have entry 0.
+
+    codes : sorted.
+    entries : one per code.
+    """
+
+    codes: Annotated[Ints, Axes("groups"), Between(0, 2**63 - 1), Rising()]
+    entries: Annotated[Ints, Axes("groups"), Between(0, MOST)]
+    table: Ints | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        table = None
+        if len(self.codes) == 0 or self.codes[-1] < _LARGEST_TABLE:
+            table = np.zeros(int(self.codes[-1]) + 2 if len(self.codes) else 1, dtype=np.int64)
+            table[self.codes] = self.entries
+        object.__setattr__(self, "table", table)
+
+    def find(self, codes: Ints) -> Ints:
+        """Return the entry of each code."""
+        if self.table is not None:
+            # Seen as unsigned, -1 is larger than all: it reads the table's last place, which is 0.
+            return self.table[np.minimum(codes.view(np.uint64), np.uint64(len(self.table) - 1)).view(np.int64)]
+        place = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        return np.where(self.codes[place] == codes, self.entries[place], 0)
 
 
 def as_grouping(values: ArrayLike | Paths | GroupColumn, length: int) -> GroupColumn:
@@ -193,8 +224,9 @@ def merge_labels(first: GroupColumn, second: GroupColumn) -> tuple[GroupColumn, 
         raise InputError(f"groups come from trees of depth {first.depth} and {second.depth}; they do not add.")
     if first.labels == second.labels:
         return first, second
-    both = _sorted_labels({*(first.labels or _used(first)), *(second.labels or _used(second))})
-    codes = _codes(both)
+    used = [column.labels or column.decode(np.unique(column.code)) for column in (first, second)]
+    both = _sorted_labels({label for labels in used for label in labels if label is not None})
+    codes = {label: code for code, label in enumerate(both)}
     return GroupColumn(_translate(first, codes), both), GroupColumn(_translate(second, codes), both)
 
 
@@ -286,7 +318,7 @@ def _from_objects(values: list[Any]) -> GroupColumn:
     if all(value is None or is_whole(value, 0, 2**63 - 1) for value in values):
         return GroupColumn(np.array([NO_GROUP if value is None else value for value in values], dtype=np.int64))
     labels = _sorted_labels({value for value in values if value is not None})
-    codes = _codes(labels)
+    codes = {label: code for code, label in enumerate(labels)}
     return GroupColumn(np.array([codes.get(value, NO_GROUP) for value in values], dtype=np.int64), labels)
 
 
@@ -295,14 +327,6 @@ def _sorted_labels(labels: set[Any]) -> tuple[Any, ...]:
         return tuple(sorted(labels, key=lambda label: (type(label).__name__, label)))
     except TypeError:  # labels that cannot be ordered, such as members of an Enum
         return tuple(sorted(labels, key=lambda label: (type(label).__name__, repr(label))))
-
-
-def _codes(labels: tuple[Any, ...]) -> dict[Any, int]:
-    return {label: code for code, label in enumerate(labels)}
-
-
-def _used(column: GroupColumn) -> Iterator[int]:
-    return (int(code) for code in np.unique(column.code) if code != NO_GROUP)
 
 
 def _translate(column: GroupColumn, codes: dict[Any, int] | None) -> Ints:

@@ -10,8 +10,7 @@ import numpy as np
 
 from qacal.calibrators.ancestry import Lineage, deepest_level, sources
 from qacal.tally.arrays import Floats, Ints
-from qacal.tally.groups import NO_GROUP, GroupColumn
-from qacal.tally.lookup import GroupIndex
+from qacal.tally.groups import NO_GROUP, GroupColumn, GroupIndex
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from qacal.errors import InputError
 from qacal.records.columns import KNOWN, LABELS
-from qacal.records.file_options import opened_bytes
+from qacal.records.file_options import opened_text
 from qacal.records.files import OnFault, open_file
 from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault
@@ -277,7 +277,7 @@ def items_of(path: Path, on_fault: OnFault, *inside: str) -> Iterator[Item]:
     if not path.is_file():
         raise InputError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; expected a file.")
     if path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]:
-        with opened_bytes(path) as stream:
+        with opened_text(path) as stream:
             yield from checked_items(path, JsonDocument(stream, str(path)).items(*inside), on_fault)
         return
     file = open_file(path)

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError, MissingPackageError
-from qacal.records.file_options import largest_row, opened_bytes, too_large
+from qacal.records.file_options import largest_row, opened_text, too_large
 from qacal.records.files import OnFault
 from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault
@@ -203,7 +203,7 @@ def open_log(path: Path, on_fault: OnFault) -> Iterator[tuple[dict[str, Any], It
     The header of a JSON document is complete only after its first sample was read.
     """
     if not zipfile.is_zipfile(path):
-        with opened_bytes(path) as stream:
+        with opened_text(path) as stream:
             document = JsonDocument(stream, str(path))
             yield document.header, checked_items(path, document.items("samples"), on_fault)
         return

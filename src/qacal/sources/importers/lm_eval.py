@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.records.file_options import opened_bytes
+from qacal.records.file_options import opened_text
 from qacal.records.json_stream import JsonDocument
 from qacal.sources.elicitation.matching import normalise_answer
 from qacal.sources.elicitation.patterns import PatternError, all_matches
@@ -83,7 +83,7 @@ def read(log: Log) -> Iterator[Outcome]:
 
 
 def _results(path: Path) -> dict[str, Any]:
-    with opened_bytes(path) as stream:
+    with opened_text(path) as stream:
         document = JsonDocument(stream, str(path))
         list(document.items())
         return document.header
