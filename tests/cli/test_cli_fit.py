@@ -223,6 +223,32 @@ def test_a_model_that_cannot_be_read_is_replaced(tmp_path):
     assert load(tmp_path / "model").rows_ == 300
 
 
+def test_a_new_fit_tells_that_the_threshold_of_the_old_model_is_gone(tmp_path):
+    said = "The model that was there had a threshold; this one has none (qacal threshold)."
+    QACalibrator(partition="column:topic").fit(answers(300)).set_threshold(0.8).save(tmp_path / "model")
+    assert said in fit(tmp_path, answers(300), "--partition", "column:topic")[1]
+    assert said not in fit(tmp_path, answers(300), "--partition", "column:topic")[1]
+
+
+def test_files_of_the_fit_are_not_named_to_evaluate(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame(answers(300)).write_parquet("train.parquet")
+    pl.DataFrame(answers(300, seed=1)).write_parquet("test.parquet")
+    command = ("fit", "train.parquet", "-o", "model")
+    for option in ("--certify", "--group-rows"):
+        assert "qacal evaluate" not in run(*command, option, "./test.parquet")[2]
+    assert "qacal evaluate test.parquet --model model" in run(*command)[2]
+
+
+def test_a_score_is_not_tuned_by_the_measures_of_bins(tmp_path):
+    pl.DataFrame(answers(300)).write_parquet(tmp_path / "a.parquet")
+    command = ("fit", tmp_path / "a.parquet", "-o", tmp_path / "model", "--tune", "auac")
+    code, _, err = run(*command)
+    assert code == 2
+    assert "--tune auac needs --calibrator; without one, pass --tune log-loss or brier." in " ".join(err.split())
+    assert run(*command, "--partition", "column:topic")[0] == 0
+
+
 def test_rows_that_made_groups_of_texts_count_as_labelled(tmp_path):
     options = ("--calibrator", "qa-binning", "--partition", "kmeans:8", "--points-per-bin", "200")
     out, _ = fit(tmp_path, answers(1200), *options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,7 +39,7 @@ def run(
         str | None,
         typer.Option(
             help="Groups: bisecting:DEPTH, kdtree:DEPTH, kdtree:DEPTH:coordinate "
-            "(raw coordinates, as in the paper), kmeans:N, column:NAME, or a product of two: a*b. Default: a "
+            "(raw coordinates, as in the paper), kmeans:N, column:NAME, or a product: a*b. Default: a "
             "bisecting tree."
         ),
     ] = None,
@@ -156,13 +157,15 @@ def run(
         learned_score=_score(partition, feature, extra_confidence),
         output="continuous" if continuous else "certified",
         train_share=train_share,
-        tune=objective,
         examples=examples,
         seed=seed,
     )
+    parts = default_pipeline(model, has_certify_records=certify is not None)
+    if objective not in (None, "log_loss", "brier") and calibrator is None and parts.score is not None:
+        raise typer.BadParameter(f"--tune {tune} needs --calibrator; without one, pass --tune log-loss or brier.")
+    model.set_params(tune=objective)
     if not continuous:
         # The default calibrator, so that --alpha can be set on it.
-        parts = default_pipeline(model, has_certify_records=certify is not None)
         model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties))
     with options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression) as (rows, reading, progress):
         if by is None:
@@ -172,6 +175,7 @@ def run(
             fit = fit_set(
                 model, rows, by, reading, group_records=group_rows, allow_mixed=allow_mixed, progress=progress
             )
+        lost_threshold = fit_summary.has_threshold(output)
         fit.save(output)
     for line in fit_summary.equal_labels(fit, [file] if certify is None else [file, certify]):
         options.note(line)
@@ -186,7 +190,9 @@ def run(
             options.show(title + described(one, is_certified_apart=certify is not None))
     for line in [] if calibrator is not None else fit_summary.unused_confidences(fit, reading):
         options.note(line)
-    _print_next(file, output, by, skips=skip_bad_rows is not None)
+    if lost_threshold:
+        options.note("The model that was there had a threshold; this one has none (qacal threshold).")
+    _print_next(file, output, by, used=(certify, group_rows), skips=skip_bad_rows is not None)
 
 
 def _calibrator(name: str) -> Calibrator:
@@ -217,13 +223,18 @@ def _with_settings(calibrator: Calibrator, points_per_bin: int | None, alpha: fl
     return calibrator.set_params(**{name: value for name, value in settings.items() if name in params})
 
 
-def _print_next(file: str, output: str, by: str | None, *, skips: bool) -> None:
+def _print_next(file: str, output: str, by: str | None, *, used: Sequence[str | None], skips: bool) -> None:
+    """Print the commands that come next.
+
+    used : other files of this fit; they are not held out.
+    """
     from qacal.records.files import ending_of, held_out_name
 
     options.note(f"Saved to {output}{'' if by is None else f', one model for each value of the column {by}'}.")
     output, held_out = quote(output), held_out_name(file)
     apply = f"    qacal apply {output} new{ending_of(file)} -o calibrated{ending_of(file)}"
-    if held_out is not None and Path(held_out).exists():
+    is_used = held_out is not None and Path(held_out).resolve() in {Path(path).resolve() for path in used if path}
+    if held_out is not None and Path(held_out).exists() and not is_used:
         extra = "" if by is None else f" --by {by}"
         extra += " --skip-bad-rows bad_test.jsonl" if skips else ""
         options.note("Next: evaluate it on held-out rows, and apply it to new ones:")

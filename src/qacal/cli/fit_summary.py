@@ -107,3 +107,14 @@ def unused_confidences(fit: QACalibrator | ModelSet, reading: Reading) -> Iterat
     if unused:
         flags = " ".join(f"--extra-confidence {name}" for name in unused)
         yield f"The rows also have {' and '.join(unused)}; to use {'it' if len(unused) == 1 else 'them'}, pass {flags}."
+
+
+def has_threshold(path: str) -> bool:
+    """Return whether there is a model with a threshold at `path`; False if it cannot be read."""
+    from qacal.errors import QacalError
+    from qacal.model.saved import load
+
+    try:
+        return any(model.decision_rule_ is not None for model in load(path)._models.values())
+    except (QacalError, OSError):
+        return False
