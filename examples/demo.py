@@ -49,8 +49,8 @@ def main() -> None:
     print(
         _wrapped(
             f"{made['model']}, {len(rows):,} answers of {rows['subject'].n_unique()} topics, {made['asked'][0]}. qacal "
-            f"was trained on {len(train):,} of them, without the topics. The table shows the other {len(test):,}, "
-            "the most overconfident topics first:"
+            f"had {len(train):,} of them: {len(train) - model.rows_:,} to train and {model.rows_:,} to certify, "
+            f"without the topics. The table shows the other {len(test):,}, the most overconfident topics first:"
         )
     )
     print(_topics(applied))
@@ -120,10 +120,10 @@ def _certificate(model: qacal.QACalibrator, applied: pl.DataFrame) -> str:
     groups = model.describe_groups()
     text = (
         f"Certified on {model.rows_} rows (with probability 90%), on which qacal was not trained: for half of the "
-        f"answers the true accuracy is within {bound:.2f} of the calibrated probability. A group of questions has "
-        "intervals of its own if it has 250 certifying rows, which takes about 1,250 labelled rows in that group. The "
-        f"largest of the {len(groups)} groups here has {groups[0].rows}, so every interval covers all answers with "
-        "a similar probability."
+        f"answers, the accuracy of similar answers is within {bound:.2f} of the calibrated probability. A group of "
+        "questions has intervals of its own if it has 250 certifying rows, which takes about 1,250 labelled rows in that group. The "
+        f"largest of the {len(groups)} groups here has {groups[0].rows}, so the intervals here are about all "
+        "questions together, not about one group."
     )
     return _wrapped(text)
 

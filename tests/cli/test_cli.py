@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from qacal.cli import options
 from qacal.cli.main import main
 from qacal.errors import InputError, QacalWarning
 from tests.answers import answers
@@ -50,6 +51,27 @@ def test_wrong_use_is_explained_in_lines_that_fit_the_terminal(monkeypatch, tmp_
     assert " ".join(lines[3:]).startswith(
         "Error: Invalid value: there is no calibrator 'foo'; there are tree-binning, "
     )
+
+
+def test_reasons_of_bad_rows_wrap_and_commands_do_not(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "80")
+    reason, command = f"  3: no correct, such as a.jsonl line 4: {'many words ' * 10}", f"    qacal fit {'x ' * 60}"
+    with redirect_stderr(Terminal()) as err:
+        options.note(f"Bad rows: 3 of 9 rows\n{reason}\n{command}")
+    first, *lines, last = err.getvalue().splitlines()
+    assert (first, last) == ("Bad rows: 3 of 9 rows", command)
+    assert max(map(len, lines)) <= 80
+    assert [line[:4].isspace() for line in lines] == [False, True]
+
+
+def test_an_unknown_partition_is_refused_in_the_words_of_the_shell(tmp_path):
+    code, _, err = run("fit", "a.csv", "-o", tmp_path / "model", "--partition", "nope:3")
+    said = " ".join(err.split())
+    assert (code, said.endswith('several joined by "*".')) == (2, True)
 
 
 def ok(*arguments, **options):
@@ -177,7 +199,8 @@ def test_one_model_for_each_llm(tmp_path):
     assert code == 1
     assert "several LLMs: parrot-1, parrot-2" in err
     printed = ok("fit", tmp_path / "a.parquet", "-o", tmp_path / "models", "--by", "model", "--partition", "kdtree:1")
-    assert "model parrot-2: StepBinning on" in printed
+    assert "model parrot-2: " in printed
+    assert "(StepBinning)." in printed
     ok("apply", tmp_path / "models", tmp_path / "a.parquet", "-o", tmp_path / "out.parquet")
     out = pl.read_parquet(tmp_path / "out.parquet")
     assert out["id"].to_list() == [row["id"] for row in rows]
@@ -304,8 +327,8 @@ def test_bad_input_says_what_and_where(folder, tmp_path):
         (("apply", folder / "model", tmp_path / "no.csv"), "no.csv does not exist"),
         (("apply", folder / "model", tmp_path / "a.xlsx"), "cannot tell the format"),
         (("apply", tmp_path / "model", folder / "new.parquet"), "model.json"),
-        (("apply", tmp_path / "no", folder / "new.parquet"), "no does not exist; a model is a directory that"),
-        (("groups", folder / "new.parquet"), "new.parquet is not a directory; a model is a directory"),
+        (("apply", tmp_path / "no", folder / "new.parquet"), "no does not exist; a model is a folder that"),
+        (("groups", folder / "new.parquet"), "new.parquet is not a folder; a model is a folder"),
         (("apply", folder / "model", folder / "new.parquet", "-o", tmp_path / "no" / "out.csv"), "does not exist"),
         (("evaluate", folder / "new.parquet", "--groups", "colour"), "no column 'colour'"),
         (("fit", folder / "new.parquet", "-o", tmp_path / "m", "--embedder", "magic"), "magic"),

@@ -60,7 +60,8 @@ def test_how_many_rows_another_certificate_takes(tmp_path):
     model = load(tmp_path / "model")
     largest = max(group.rows for group in model.describe_groups())
     assert (
-        f"The next group has {largest} of the 250 certifying rows needed: about {needed:,} labelled rows in all." in out
+        f"The largest group without its own intervals has {largest} of the 250 certifying rows that it needs; about "
+        f"{needed:,} labelled rows in all would give it them." in out
     )
     assert needed == pytest.approx(5 * model.rows_ * 250 / largest, rel=0.1)
     assert model.rows_ + model.learned_score_.rows_ == pytest.approx(5 * model.rows_, rel=0.1)
@@ -95,7 +96,7 @@ def test_how_far_off_half_of_the_answers_can_be(tmp_path, options):
     # In any order but that of their numbers, which are part of the questions.
     rows = [rows[at] for at in np.random.default_rng(1).permutation(len(rows))]
     out, _ = fit(tmp_path, rows[:2000], *options)
-    bound = float(re.search(r"half of the answers the true accuracy is within (\d\.\d\d) of", out)[1])
+    bound = float(re.search(r"half of the answers, the accuracy of similar answers is within (\d\.\d\d) of", out)[1])
     model = load(tmp_path / "model")
     assert bound == round(model.calibrator_.maps_.median_error_bound(), 2)
     new = pl.DataFrame(model.calibrate(rows[2000:]))
@@ -107,8 +108,8 @@ def test_so_few_rows_that_nothing_is_certified(tmp_path):
     out, _ = fit(tmp_path, answers(60))
     rows = load(tmp_path / "model").rows_
     assert (
-        f"Certified on {rows} rows (with probability 90%): for half of the answers the true accuracy is within 0."
-        in out
+        f"Certified on {rows} rows (with probability 90%): for half of the answers, the accuracy of similar "
+        "answers is within 0." in out
     )
     assert "That says next to nothing, since 0.5 is always within 0.50" in out
     assert "next to nothing" not in fit(tmp_path, answers(2000))[0]
@@ -117,8 +118,19 @@ def test_so_few_rows_that_nothing_is_certified(tmp_path):
 def test_what_certifies_nothing_says_nothing_of_certificates(tmp_path):
     out, _ = fit(tmp_path, answers(300), "--continuous")
     assert "ertif" not in out
+    assert out.startswith("Score: ")
     out, _ = fit(tmp_path, answers(100), "--calibrator", "platt-scaling")
     assert "With fewer than 200 rows the calibration is unreliable." in out
+    assert out.startswith("100 rows calibrate")
+
+
+def test_how_many_rows_the_groups_have(tmp_path):
+    out, _ = fit(tmp_path, answers(600), "--partition", "column:topic")
+    sizes = [group.rows for group in load(tmp_path / "model").describe_groups()]
+    assert out.startswith(f"600 rows certify, in 4 groups of {min(sizes)} to {max(sizes)} rows (TreeBinning).")
+    rows = [row | {"topic": f"t{number % 3}"} for number, row in enumerate(answers(30))]
+    out, _ = fit(tmp_path, rows, "--partition", "column:topic")
+    assert out.startswith("30 rows certify, in 3 groups of 10 rows (TreeBinning).")
 
 
 # What the rows have
@@ -134,7 +146,7 @@ def test_what_certifies_nothing_says_nothing_of_certificates(tmp_path):
 )
 def test_labels_that_are_all_the_same(tmp_path, label, said):
     _, err = fit(tmp_path, [row | {"correct": label} for row in answers(80)])
-    assert f"qacal: {said}" in err
+    assert f"Note: {said}" in err
     rows = [row | {"correct": label} for row in answers(79)] + [answers(80)[79] | {"correct": 0.25}]
     assert "cannot learn" not in fit(tmp_path, rows)[1]
 
@@ -357,7 +369,7 @@ def test_percents_of_the_fit_are_assumed_unless_told(tmp_path, monkeypatch):
 def test_more_than_three_llms_have_a_line_each(tmp_path):
     few, more = ([row for n in range(count) for row in answers(40 + n, n, f"llm-{n}")] for count in (3, 4))
     options = ("--by", "model", "--partition", "column:topic")
-    assert fit(tmp_path, few, *options)[0].count("TreeBinning on ") == 3
+    assert fit(tmp_path, few, *options)[0].count("(TreeBinning).") == 3
     out = fit(tmp_path, more, *options)[0]
     assert "4 models, one for each value of the column model\n" in out
     assert "TreeBinning" not in out

@@ -28,8 +28,8 @@ def show_set(models: dict[Any, QACalibrator], by: str) -> None:
     if has_losses:
         options.show("log loss: of the stated confidence and of the score, by cross-validation; lower is better.")
     options.show(
-        "certified within: for half of the answers the true accuracy is within this distance of the printed value; "
-        "no: the distance is 0.5 or more, which says nothing."
+        "certified within: for half of the answers, the accuracy of similar answers is within this distance of the "
+        "calibrated probability; no: the distance is 0.5 or more, which says nothing."
     )
 
 
@@ -88,12 +88,12 @@ def equal_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator
                 what, when = names.get(label, (f"labelled {label:g}", "wrong"))
                 where = "" if len(files) == 1 else f" of {file}"
                 lines.append(
-                    f"qacal: {title}all {overview.rows:,} rows{where} are {what}; a model cannot learn when the LLM is "
+                    f"Note: {title}all {overview.rows:,} rows{where} are {what}; a model cannot learn when the LLM is "
                     f"{when}."
                 )
     yield from lines[:MODELS_IN_FULL]
     if len(lines) > MODELS_IN_FULL:
-        yield f"qacal: {len(lines) - MODELS_IN_FULL:,} more models have rows with equal labels."
+        yield f"Note: {len(lines) - MODELS_IN_FULL:,} more models have rows with equal labels."
 
 
 def unused_confidences(fit: QACalibrator | ModelSet, reading: Reading) -> Iterator[str]:

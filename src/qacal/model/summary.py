@@ -26,7 +26,9 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     is_certified_apart : the certifying rows came in a separate file.
     """
     maps = model.calibrator_.maps_
-    lines = [_fitted(model), *_tried(model)]
+    # A continuous score has no other rows than those that trained it.
+    lines = [] if model.output == "continuous" and model.learned_score_ is not None else [_fitted(model)]
+    lines += _tried(model)
     if isinstance(maps, BinMaps):
         lines += [_certified(model, maps), *_certified_groups(model, maps, is_certified_apart)]
     elif model.rows_ < _FEW and model.learned_score_ is None:
@@ -36,11 +38,14 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
 
 def _fitted(model: QACalibrator) -> str:
     groups = model.describe_groups()
-    text = f"{type(model.calibrator_).__name__} on {counted(model.rows_, 'row')}"
-    if groups:
-        sizes = [group.rows for group in groups]
-        text += f" in {len(groups)} groups of {min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else " in one group"
-    return f"{text}.{_chosen(model)}"
+    verb = "certify" if isinstance(model.calibrator_.maps_, BinMaps) else "calibrate"
+    text = f"{counted(model.rows_, 'row')} {verb}"
+    if len(groups) == 1:
+        text += ", in one group"
+    elif groups:
+        least, most = (choose(group.rows for group in groups) for choose in (min, max))
+        text += f", in {len(groups)} groups of {'' if least == most else f'{least:,} to '}{counted(most, 'row')}"
+    return f"{text} ({type(model.calibrator_).__name__}).{_chosen(model)}"
 
 
 def _chosen(model: QACalibrator) -> str:
@@ -92,7 +97,9 @@ def _certified(model: QACalibrator, maps: BinMaps) -> str:
     certified = (
         f"Certified on {counted(model.rows_, 'row')} (with probability {100 * (1 - maps.certificate.alpha):.4g}%)"
     )
-    half = f"for half of the answers the true accuracy is within {bound:.2f} of the calibrated probability"
+    half = (
+        f"for half of the answers, the accuracy of similar answers is within {bound:.2f} of the calibrated probability"
+    )
     few = "" if bound < 0.5 else "\nThat says next to nothing, since 0.5 is always within 0.50: more rows are needed."
     return f"{certified}: {half}.{few}"
 
@@ -127,7 +134,10 @@ def _one_more(model: QACalibrator, has_certify_records: bool) -> list[str]:
     share = 0.0 if has_certify_records else _learning_share(model)
     rows = labels_for_group(needed, most / model.rows_, share)
     kind = "labelled rows" if share else "certifying rows"
-    return [f"The next group has {most} of the {needed} certifying rows needed: about {rows:,} {kind} in all."]
+    return [
+        f"The largest group without its own intervals has {most} of the {needed} certifying rows that it needs; about "
+        f"{rows:,} {kind} in all would give it them."
+    ]
 
 
 def _learning_share(model: QACalibrator) -> float:

@@ -122,9 +122,11 @@ def test_the_demos_intervals_are_no_groups_own(demo):
     lines, folder = demo
     found = load(folder / "model").calibrate(pl.read_parquet(folder / "test.parquet"))
     assert {*found["source"]} == {"root"}
-    assert "every interval covers all answers with a similar probability" in " ".join(lines)
+    assert "the intervals here are about all questions together, not about one group" in " ".join(lines)
     bound = pl.max_horizontal(pl.col("high") - pl.col("calibrated"), pl.col("calibrated") - pl.col("low"))
-    half = f"for half of the answers the true accuracy is within {found.select(bound.median()).item():.2f} of the"
+    half = (
+        f"for half of the answers, the accuracy of similar answers is within {found.select(bound.median()).item():.2f}"
+    )
     assert half in " ".join(lines)
 
 
@@ -135,6 +137,9 @@ def test_the_readme_shows_what_the_demo_measures(demo):
     assert f"the Brier score from {stated:.3f} to {plain:.3f}, and to {tokens:.3f} if" in readme
     kept = pl.read_parquet(folder / "test.parquet")
     assert f"measures on the other {len(kept):,}," in readme
+    train, certify = len(pl.read_parquet(folder / "train.parquet")), load(folder / "model").rows_
+    assert f"({train - certify:,} answers to train and {certify} to certify)" in readme
+    assert f"had {train:,} of them: {train - certify:,} to train and {certify} to certify," in " ".join(lines)
     assert f"0.9 or more for {(kept['confidence'] > 0.89).mean():.0%} of these answers" in readme
     binary = kept.filter(subject="binary-to-number")["correct"].mean()
     assert f"{binary:.0%} of the binary numbers right" in readme
