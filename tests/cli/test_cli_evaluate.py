@@ -52,7 +52,7 @@ def test_noise_does_not_fail_and_is_said(measured):
     code, _, err = measured(few, "--fail-above", "0.05")
     assert code == 0
     assert f"is {error['debiased']:.4f} (95% interval" in err
-    assert "these rows cannot tell whether it is above 0.05. Passed; --strict fails. Use more rows." in err
+    assert "these rows cannot tell whether it is above 0.05. Passed; with --strict it would fail. Use more rows." in err
     code, _, err = measured(few, "--fail-above", "0.05", "--strict")
     assert code == 1
     assert "not shown to be below 0.05." in err
@@ -79,7 +79,7 @@ def test_errors_within_groups_are_a_gate_too(measured):
 def test_a_gate_that_has_seen_nothing(measured):
     code, _, err = measured(rows(1, 0.0), "--fail-above", "0.05")
     assert code == 0
-    assert "cannot be measured: too few rows; passed; --strict fails. Use more rows." in err
+    assert "cannot be measured: too few rows; passed; with --strict it would fail. Use more rows." in err
     code, _, err = measured(rows(1, 0.0), "--fail-above", "0.05", "--strict")
     assert code == 1
     assert "cannot be measured: too few rows; a strict gate fails." in err
@@ -187,6 +187,9 @@ def test_groups_that_stay_off_or_get_worse_are_named(measured):
     again = measured(pl.concat(parts[:1]), "--groups", "topic")[1]
     assert "Worse than" not in again
     assert "Still wrong" not in again
+    numbered = pl.concat(parts).with_columns(topic=pl.col("topic").rank("dense").cast(pl.Int64))
+    out = measured(numbered, "--groups", "topic")[1]
+    assert re.search(r"^Still wrong after calibration: group \d+ \(calibrated", out, re.MULTILINE)
 
 
 def test_few_rows_put_no_group_in_doubt():

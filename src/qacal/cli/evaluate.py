@@ -106,10 +106,10 @@ def _warn_of_fitted(columns: EvaluationRows, model: QACalibrator | ModelSet) -> 
     from qacal.metrics.evaluation import FITTED_ON
 
     if columns.count_fit_questions(model):
-        options.note(f"qacal: {FITTED_ON}")
+        options.note(f"Note: {FITTED_ON}")
     elif not columns.has_ids(model):
         options.note(
-            "qacal: the model may have been fitted on these rows, and then it looks better than it is. To detect this, "
+            "Note: the model may have been fitted on these rows, and then it looks better than it is. To detect this, "
             "these rows and those of the fit need an id or a question."
         )
 
@@ -138,7 +138,7 @@ def _print(evaluation: Evaluation, title: str, groups: str | None) -> None:
         options.show(f"{title}{evaluation.verdict.text}")
     for line in _troubles(evaluation.groups):
         options.show(f"{title}{line}")
-    for line in _notes({*chain(*rows)}, {*chain(*group_rows)}, groups):
+    for line in _notes({*chain(*rows)}, {*chain(*group_rows)}, groups, has_groups):
         options.show(line)
 
 
@@ -174,23 +174,32 @@ def _name(group: GroupScores) -> str:
     return _NO_GROUP if group.group is None else str(group.group)
 
 
+def _named(group: GroupScores) -> str:
+    """Return the name of a group in a sentence; groups of texts only have numbers."""
+    return f"group {group.group}" if isinstance(group.group, int) else _name(group)
+
+
 def _troubles(groups: list[GroupScores]) -> Iterator[str]:
     """Yield the groups that calibration made worse or that still have an error, the largest three of each."""
     worse = [group for group in groups if group.is_worse]
     off = [group for group in groups if group.is_off and not group.is_worse]
     for heading, named in (("Worse than before", worse), ("Still wrong after calibration", off)):
         if named:
-            names = [f"{_name(group)} (calibrated {group.after:.2f}, accuracy {group.accuracy:.2f})" for group in named]
+            names = [
+                f"{_named(group)} (calibrated {group.after:.2f}, accuracy {group.accuracy:.2f})" for group in named
+            ]
             yield f"{heading}: {some_of(names, 3)}."
 
 
-def _notes(overall: set[str], within: set[str], groups: str | None) -> Iterator[str]:
+def _notes(overall: set[str], within: set[str], groups: str | None, has_groups: bool) -> Iterator[str]:
     """Yield explanations of the columns and the words in the cells of the two tables."""
     from qacal.metrics.evaluation import FEWEST_ROWS, without_group
 
     means = "mean, before, after" if within else "mean"
     yield f"{means}: mean confidence; compare it with the accuracy."
-    yield "error: debiased calibration error, the typical distance to the accuracy without noise; 95% interval."
+    yield "error: the typical distance between a confidence and the accuracy of answers with it, without noise."
+    if has_groups:
+        yield "error within: the same inside each group; too high in one and too low in another do not cancel."
     if NONE_SEEN in overall | within:
         most = "; the upper end of its 95% interval says how large it may still be" if NONE_SEEN in overall else ""
         yield f"{NONE_SEEN}: noise alone would measure as much{most}."
@@ -199,7 +208,8 @@ def _notes(overall: set[str], within: set[str], groups: str | None) -> Iterator[
         yield f"{UNKNOWN}: too few rows to measure{few}."
     if _NO_GROUP in within:
         yield f"{_NO_GROUP}: {without_group(groups)}."
-    yield "Brier, log loss, AURC: lower is better."
+    yield "AURC: the share of wrong answers among the most confident ones, averaged over how many are accepted."
+    yield "error, Brier, log loss, AURC: lower is better."
 
 
 # The gate
@@ -217,7 +227,7 @@ def _fails(evaluations: dict[Any, Evaluation], by: str | None, limit: float, is_
             is_above = _is_above(error, limit, is_strict)
             if is_above or not error.high <= limit:
                 what = f"{title}the calibration error {where}"
-                options.note(f"qacal: {_judgement(what, error, limit, is_above)}")
+                options.note(f"{'qacal' if is_above else 'Note'}: {_judgement(what, error, limit, is_above)}")
             fails |= is_above
     return fails
 
@@ -229,11 +239,12 @@ def _is_above(error: CalibrationError, limit: float, is_strict: bool) -> bool:
 
 def _judgement(what: str, error: CalibrationError, limit: float, is_above: bool) -> str:
     if isnan(error.low):
-        ruling = "a strict gate fails" if is_above else "passed; --strict fails"
+        ruling = "a strict gate fails" if is_above else "passed; with --strict it would fail"
         return f"{what} cannot be measured: too few rows; {ruling}. Use more rows."
     measured = f"{what} is {error_seen(error.debiased, 4)} (95% interval {_interval(error)})"
     if error.low > limit:
         return f"{measured}, above {limit:g}."
     if is_above:
         return f"{measured}, not shown to be below {limit:g}."
-    return f"{measured}; these rows cannot tell whether it is above {limit:g}. Passed; --strict fails. Use more rows."
+    passed = "Passed; with --strict it would fail. Use more rows."
+    return f"{measured}; these rows cannot tell whether it is above {limit:g}. {passed}"
