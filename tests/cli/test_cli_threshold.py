@@ -82,7 +82,7 @@ def test_groups_are_listed_by_their_rows_and_have_no_common_threshold(folder, tm
     of_groups, lower = printed.split("lower accuracies on these rows")
     listed = [line.split()[0] for line in of_groups.splitlines() if line.strip().startswith((first, second, third))]
     assert listed == [second, third, first]
-    assert "threshold" not in lower
+    assert "threshold" not in lower.partition("To save")[0]
     assert (
         "threshold"
         in run("threshold", folder / "model", tmp_path / "a.parquet", "--accuracy", "0.995")[1].split("lower")[1]
@@ -133,7 +133,9 @@ def test_what_cannot_be_certified_comes_with_a_menu_of_what_can(folder):
     assert sum(one["alpha"] for one in found) == pytest.approx(0.1)
     first = next(one for one in found if one["parts"][0]["threshold"] is not None)
     options = ("--accuracy", f"{first['accuracy']:g}", "--alpha", f"{first['alpha']:.4g}")
-    assert " ".join(options) in out
+    paths = " ".join(map(str, command[1:]))
+    shared = "(alpha 0.1, shared by the 6 accuracies above)."
+    assert f"To save the highest: qacal threshold {paths} {' '.join(options)} --save {shared}" in out
     again = json.loads(ok(*command, *options, "--json"))
     for name in ("threshold", "coverage"):
         assert again["parts"][0][name] == first["parts"][0][name]
@@ -190,6 +192,8 @@ def test_wrong_use(folder):
         code, out, err = run("threshold", folder / "model", rows, *options)
         assert (code, out) == (2, ""), options
         assert "Error" in err
+    said = " ".join(run("threshold", folder / "model", rows)[2].split())
+    assert "pass --accuracy 0.9, or both --wrong and --abstain." in said
     assert run("threshold", "nowhere", rows, "--accuracy", "0.9")[0] == 1
     assert run("apply", folder / "model", rows, "--threshold", "1.5")[0] == 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -65,6 +66,8 @@ def run(
     from qacal.model.choosing import Goal, choices
     from qacal.model.saved import load
 
+    if accuracy is None and (wrong is None or abstain is None):
+        raise typer.BadParameter("pass --accuracy 0.9, or both --wrong and --abstain.")
     with options.usage_errors():
         goal = Goal(accuracy, alpha, per_group, wrong, abstain)
     options.require_apart(file, skip_bad_rows)
@@ -73,7 +76,7 @@ def run(
     with reads as (rows, reading, progress):
         chosen = choices(loaded, rows, reading, goal, allow_other_source=allow_other_source or (), progress=progress)
     with options.printing():
-        _print(chosen, json)
+        _print(chosen, json, f"qacal threshold {quote(model)} {quote(file)}")
     done = sum(getattr(choice, "is_certified", True) for choice in chosen.values())
     if not done:
         options.note("qacal: no threshold could be certified" + (", and nothing was saved." if save else "."))
@@ -89,7 +92,7 @@ def run(
 # What is printed
 
 
-def _print(chosen: dict[Any, Choice], json: bool) -> None:
+def _print(chosen: dict[Any, Choice], json: bool, command: str) -> None:
     from qacal.thresholds.certified import CertifiedThreshold
 
     if json:
@@ -99,7 +102,7 @@ def _print(chosen: dict[Any, Choice], json: bool) -> None:
     for value, choice in chosen.items():
         title = "" if value is None else f"{value}: "
         if isinstance(choice, CertifiedThreshold):
-            _print_certified(choice, title)
+            _print_certified(choice, title, command)
         else:
             _print_cheapest(choice, title)
 
@@ -112,7 +115,7 @@ _ONE_CLASS = "All labels are the same; check the column `correct`."
 _HEADER = ("group", "threshold", "rows", "answered", "share", "accuracy", "interval", "correct withheld", "rows needed")
 
 
-def _print_certified(certified: CertifiedThreshold, title: str) -> None:
+def _print_certified(certified: CertifiedThreshold, title: str, command: str) -> None:
     claim = f"no threshold certified for an accuracy of {certified.accuracy:g}"
     if certified.is_certified:
         every = " in every group that has a threshold" if certified.is_grouped else ""
@@ -123,10 +126,10 @@ def _print_certified(certified: CertifiedThreshold, title: str) -> None:
     for text in _remarks(certified):
         options.show(text)
     if certified.reachable:
-        _print_reachable(certified)
+        _print_reachable(certified, command)
 
 
-def _print_reachable(certified: CertifiedThreshold) -> None:
+def _print_reachable(certified: CertifiedThreshold, command: str) -> None:
     """Print the lower targets that these rows can certify."""
     rows = []
     for one in certified.reachable:
@@ -142,7 +145,9 @@ def _print_reachable(certified: CertifiedThreshold) -> None:
         return
     per_group = " --per-group" if certified.is_grouped else ""
     options.show(f"All certified accuracies hold at once with probability {1 - certified.alpha:g}: choose any of them.")
-    options.show(f"For the highest, pass --accuracy {best.accuracy:g} --alpha {best.alpha:.4g}{per_group}")
+    shared = f"alpha {certified.alpha:g}, shared by the {len(certified.reachable)} accuracies above"
+    goal = f"--accuracy {best.accuracy:g} --alpha {best.alpha:.4g}{per_group} --save"
+    options.show(f"To save the highest: {command} {goal} ({shared}).")
 
 
 def _line(part: Certification) -> tuple[str, ...]:
