@@ -163,6 +163,19 @@ def test_one_question_cannot_be_split(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
+def test_a_part_of_a_split_needs_another_seed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("id,x\n" + "".join(f"{number},2\n" for number in range(100)))
+    ok("split", "a.csv", "-o", "b.csv", "--rest", "c.csv")
+    for file in ("b.csv", "c.csv"):
+        code, _, err = run("split", file, "-o", "d.csv", "--rest", "e.csv")
+        assert code == 1
+        assert "all questions fall on one side, as in a file that an earlier split with this seed wrote; pass" in err
+        ok("split", file, "-o", "d.csv", "--rest", "e.csv", "--seed", "1")
+        for part in ("d.csv", "e.csv"):
+            (tmp_path / part).unlink()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -85,6 +85,11 @@ def _write(
                     written[number].append(hashes[is_here])
         for path, parts in zip(paths, written, strict=True):
             if not parts:
+                if len({question for one in written for hashes in one for question in hashes.tolist()}) > 1:
+                    raise InputError(
+                        f"{rows.name}: all questions fall on one side, as in a file that an earlier split with this "
+                        "seed wrote; pass another --seed. Nothing was written."
+                    )
                 raise InputError(
                     f"{rows.name}: no question is left for {path}, so nothing was written. Use more rows, or "
                     "another --share or --seed."
