@@ -30,8 +30,8 @@ def run(
     partition: Annotated[
         str,
         typer.Option(
-            help="Groups to search: kdtree, bisecting, learned or kmeans, with :MAX for the largest depth or number; "
-            "kdtree:10:coordinate splits raw coordinates, as in the paper. Several with commas."
+            help="Groups to search: kdtree, bisecting or kmeans, with :MAX for the largest depth or number; "
+            "column:NAME; kdtree:10:coordinate splits raw coordinates, as in the paper. Several with commas."
         ),
     ] = "kdtree",
     ties: options.TiesOption = "merge",

@@ -62,8 +62,8 @@ Add calibrated confidences and their evidence to new answers:
 Explain one answer, and list the kinds of questions that the model found:
     qacal explain model --question "2 + 2?" --answer 5 --confidence 0.9
     qacal groups model
-Choose when to answer and when to abstain, so that 90% of the answers are correct:
-    qacal threshold model test.parquet --accuracy 0.9 --save
+Choose when to answer and when to abstain, so that 80% of the answers are correct:
+    qacal threshold model test.parquet --accuracy 0.8 --save
 Plan how many rows a guarantee needs:
     qacal plan --epsilon 0.1 --rows 5000
 

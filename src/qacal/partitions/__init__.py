@@ -20,7 +20,7 @@ __all__ = ["EMBEDDING", "BisectingTree", "Column", "KDTree", "KMeans", "Partitio
 
 _KNOWN = (
     '"kdtree:6", "bisecting:6" (depths), "kdtree:6:coordinate" (raw coordinates, as in the paper), '
-    '"kmeans:32" (groups), "column:subject" (a name), several joined by "*", or a partition'
+    '"kmeans:32" (groups), "column:subject" (a name), several joined by "*" (in Python: or a partition)'
 )
 _COUNTED: dict[str, tuple[type[Partition], str]] = {
     "kdtree": (KDTree, "max_depth"),
