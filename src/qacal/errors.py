@@ -4,7 +4,9 @@ Messages name the value, its place, and what to do next.
 """
 
 import re
+import sys
 from collections.abc import Sequence
+from shlex import quote
 
 # Characters that move a terminal's cursor or change its state or the direction of text, and halves of characters.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -36,6 +38,11 @@ def some_of(values: Sequence[object], most: int = 5) -> str:
     """
     text = ", ".join(map(str, values[:most]))
     return text if len(values) <= most else f"{text} and {len(values) - most:,} more"
+
+
+def pip_install(extra: str, options: str = "") -> str:
+    """Return the command that installs an extra of qacal into the environment of this Python."""
+    return f"{quote(sys.executable or 'python')} -m pip install {options}'.[{extra}]'"
 
 
 class QacalError(Exception):

@@ -1,7 +1,9 @@
 """Names, and what is said when a name or a package is not there."""
 
+import re
 import subprocess
 import sys
+from shlex import quote
 
 import pytest
 
@@ -39,7 +41,7 @@ def test_a_missing_package_comes_with_its_remedy(name, package, extra, tmp_path,
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(
         MissingPackageError,
-        match=rf"{package}.* is not installed; .*: pip install '\.\[{extra}\]'",
+        match=rf"{package}.* is not installed; .*: {re.escape(quote(sys.executable))} -m pip install '\.\[{extra}\]'",
     ):
         embedder(name.replace("DIR", str(path)))
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.errors import InputError, MissingPackageError
+from qacal.errors import InputError, MissingPackageError, pip_install
 
 Vectors: TypeAlias = NDArray[np.float32]
 """One row per (question, answer)."""
@@ -100,13 +100,13 @@ def package_file(name: str, inside: str, extra: str) -> Path:
     path = Path(spec.origin).parent / inside
     if not path.is_file():
         raise MissingPackageError(
-            f"{path} is missing from its package; run in the clone of qacal: pip install --force-reinstall '.[{extra}]'"
+            f"{path} is missing from its package; run in the clone of qacal: {pip_install(extra, '--force-reinstall ')}"
         )
     return path
 
 
 def _missing(name: str, extra: str) -> MissingPackageError:
-    remedy = f"run in the clone of qacal: pip install '.[{extra}]'"
+    remedy = f"run in the clone of qacal: {pip_install(extra)}"
     return MissingPackageError(f"the package {name} is not installed; {remedy}", name=name)
 
 

@@ -24,7 +24,7 @@ from qacal.embedders.encoder import (
     as_pooling,
     max_length_of,
 )
-from qacal.errors import InputError
+from qacal.errors import InputError, pip_install
 
 _MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 # Where the vocabulary comes from, and its licence: data/NOTICE.
@@ -164,7 +164,7 @@ def _require(got: str, expected: str, path: Path) -> None:
     if got != expected:
         raise InputError(
             f"{path} is not the file that qacal knows (sha256 {got[:12]}..., expected {expected[:12]}...); its vectors "
-            "would put rows into other groups. Run in the clone of qacal: pip install --force-reinstall '.[onnx]'"
+            f"would put rows into other groups. Run in the clone of qacal: {pip_install('onnx', '--force-reinstall ')}"
         )
 
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from shlex import quote
 
 import polars as pl
 import pytest
@@ -88,7 +89,7 @@ def test_zstd_that_cannot_be_read_says_what_to_install(tmp_path):
     done = subprocess.run([sys.executable, "-c", WITHOUT_ZSTD, str(path)], capture_output=True, text=True)
     assert done.returncode == 1
     assert "is packed with zstd" in done.stderr
-    assert "pip install '.[import]'" in done.stderr
+    assert f"{quote(sys.executable)} -m pip install '.[import]'" in done.stderr
 
 
 @pytest.mark.parametrize("change", [{"CRC": 1}, {"file_size": 10}, {"file_size": 10_000}, {"header_offset": 3}])

@@ -54,7 +54,7 @@ def test_wrong_use_and_missing_packages_leave_nothing(tmp_path, monkeypatch):
         (
             ("sciq",),
             1,
-            "qacal: sciq: the package datasets is not installed; run in the clone of qacal: pip install",
+            "qacal: sciq: the package datasets is not installed; run in the clone of qacal: ",
         ),
     ):
         got, printed, error = run("questions", *arguments, "-o", out)

@@ -30,7 +30,7 @@ from os import SEEK_CUR
 from pathlib import Path
 from typing import Any
 
-from qacal.errors import InputError, MissingPackageError
+from qacal.errors import InputError, MissingPackageError, pip_install
 from qacal.records.file_options import largest_row, opened_text, too_large
 from qacal.records.files import OnFault
 from qacal.records.json_stream import JsonDocument
@@ -267,7 +267,7 @@ def _unpacked_zstd(path: Path, member: zipfile.ZipInfo) -> Iterator[bytes]:
     except ImportError:
         raise MissingPackageError(
             f"{path} is packed with zstd, which Python reads from 3.14 on. Install what reads it in this version, in "
-            "the clone of qacal: pip install '.[import]'."
+            f"the clone of qacal: {pip_install('import')}"
         ) from None
     with path.open("rb") as file:
         file.seek(member.header_offset)
