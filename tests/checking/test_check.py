@@ -69,6 +69,14 @@ def test_a_few_slips_are_bad_rows_and_no_scale():
     assert (found.bad_rows[0].count, found.bad_rows[0].place) == (1, "row 8")
 
 
+def test_words_among_numbers_can_have_a_number():
+    rows = labelled()
+    rows[7]["confidence"] = "Very sure"
+    (found,) = qacal.check(rows).findings
+    assert found.kind == "bad_rows"
+    assert found.remedy.startswith("Give words a number: --expression 'very sure=NUMBER' (in Python: expressions). Fix")
+
+
 def test_percents_that_are_said_and_are_none():
     assert kinds(changed(labelled(), "confidence", lambda c: round(100 * c)), percent=True) == []
     assert kinds(labelled(), percent=True) == ["no_percents"]
@@ -103,7 +111,7 @@ def test_the_encoding_is_in_the_line_to_paste(tmp_path, monkeypatch):
     assert found.is_fine
     # The parts of a split are UTF-8.
     split = f"qacal --encoding latin-1 split {path} -o train.csv --rest test.csv"
-    assert f"To paste:\n    {split}\n    qacal fit train.csv -o model\n" in str(found)
+    assert f"Next:\n    {split}\n    qacal fit train.csv -o model\n" in str(found)
 
 
 def test_a_header_in_another_encoding_is_found(tmp_path):
@@ -225,7 +233,7 @@ def test_too_few_labels_for_the_commands(tmp_path):
     assert [(one.kind, one.stops) for one in found.findings] == [("few_labels", True)]
     assert "1 row, 1 usable with a label" in " ".join(str(found).split())
     assert "1 different one\n" in str(found)
-    assert "To paste" not in str(found)
+    assert "Next" not in str(found)
     found = qacal.check(as_csv(tmp_path / "a.csv", labelled(5)))
     assert [(one.kind, one.stops) for one in found.findings] == [("few_labels", False)]
 

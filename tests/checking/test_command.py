@@ -28,7 +28,7 @@ def test_the_exit_code_of_a_file_that_cannot_be_read_to_its_end(tmp_path):
 
 
 def pasted(out):
-    return out.partition("To paste:\n")[2].partition("\n\n")[0].replace("\\\n", "").splitlines()
+    return out.partition("Next:\n")[2].partition("\n\n")[0].replace("\\\n", "").splitlines()
 
 
 def test_the_line_to_paste_fits(tmp_path, monkeypatch):
@@ -57,6 +57,16 @@ def test_the_line_to_paste_fits(tmp_path, monkeypatch):
     assert "qacal split 'my answers.csv' -o 'my answers_train.csv' --rest 'my answers_test.csv'" in again[0]
     assert shlex.split(again[1])[:3] == ["qacal", "fit", "my answers_train.csv"]
     assert [line.split()[1] for line in pasted(run("check", "train.csv", "--column", "question=prompt")[1])] == ["fit"]
+
+
+def test_bad_rows_get_a_file_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = labelled()
+    rows[3]["confidence"] = 85
+    (tmp_path / "bad.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = run("check", "bad.jsonl")[1]
+    assert "skip them: --skip-bad-rows bad_2.jsonl" in out
+    assert "qacal fit train.jsonl -o model --skip-bad-rows bad_2.jsonl" in out
 
 
 def test_lines_are_broken_after_hints_for_python_are_removed(tmp_path):

@@ -127,7 +127,8 @@ def test_commands_take_words_for_what_they_stand_for(tmp_path):
     words = ("--expression", "high=0.85", "--expression", "low=0.3")
     code, _, err = run("fit", file, "-o", tmp_path / "model", *FIT)
     assert code == 1
-    assert "Give words a number: --expression high=0.85" in err
+    assert "Give words a number: --expression " in err
+    assert "=NUMBER" in err
     ok("fit", file, "-o", tmp_path / "model", *FIT, *words)
     out = ok("apply", tmp_path / "model", file, *words)
     assert [json.loads(line)["confidence"] for line in out.splitlines()] == [row["confidence"] for row in rows]

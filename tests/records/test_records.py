@@ -326,7 +326,7 @@ def test_words_stand_for_what_they_are_told_to(tmp_path):
     words = {"high": 0.85, "Very High": 0.95}
     assert confidences(["High", "very-high", 0.5], expressions=words) == [0.85, 0.95, 0.5]
     assert confidences(["high", 50], expressions=words, percent=True) == [0.85, 0.5]
-    with pytest.raises(InputError, match=r"confidence is 'low'; expected 0 to 1. Give words .*--expression high="):
+    with pytest.raises(InputError, match=r"confidence is 'low'; expected 0 to 1. Give words .*--expression low=NUMBER"):
         confidences(["low"], expressions=words)
     with pytest.raises(InputError, match="the expression 'high' is worth 85; expected words and a number from 0 to 1"):
         Reading(expressions={"high": 85})

@@ -13,8 +13,9 @@ from qacal.checking.summary import Summary
 from qacal.errors import counted, some_of
 from qacal.metrics.ranking import doubt_of
 from qacal.records.bad_rows import MAX_BAD, Reason
-from qacal.records.columns import EXPECTED_LABELS, PROVENANCE
+from qacal.records.columns import EXPECTED_LABELS, PROVENANCE, expression_option
 from qacal.records.file_options import NOT_UTF8
+from qacal.records.files import free_name
 from qacal.records.provenance import is_provenance
 from qacal.records.reading import COPIED, REMOVE_COPIES
 from qacal.tally.arrays import Bools, Floats, Hashes
@@ -110,13 +111,17 @@ def on_rows(summary: Summary, scale: Scale, is_usable: Bools) -> Iterator[Findin
         problem = f"{counted(count, 'row')} of {summary.bad.rows:,} cannot be used; the first of each kind:"
         for reason in reasons:
             problem += f"\n{reason.count:,} {reason.kind}: {_example(reason)}"
-        remedy = "Fix them, or skip them: --skip-bad-rows bad.jsonl"
+        remedy = f"Fix them, or skip them: --skip-bad-rows {free_name('bad.jsonl')}"
         if count > MAX_BAD * summary.bad.rows:
             remedy = f"Fix them: more than {MAX_BAD:.0%} are skipped only with --max-bad."
+        in_words = f"{summary.columns.names.get('confidence', '')} in words"
+        word = next((word for word, _ in summary.words.most_common() if any(map(str.isalpha, word))), None)
+        if word is not None and any(reason.kind == in_words for reason in reasons):
+            remedy = f"Give words a number: {expression_option(word)}. {remedy}"
         yield Finding("bad_rows", True, problem, remedy, count)
     unlabelled = int(np.count_nonzero(np.isnan(summary.column("label")) & is_usable))
     if unlabelled and "correct" in summary.columns.names and not summary.has_no_label:
-        remedy = "Label them (qacal judge), or skip them: --skip-bad-rows unlabelled.jsonl"
+        remedy = f"Label them (qacal judge), or skip them: --skip-bad-rows {free_name('unlabelled.jsonl')}"
         yield Finding("unlabelled", True, f"{counted(unlabelled, 'row')} without a label.", remedy, unlabelled)
     yield from _repeats(summary)
 
@@ -278,8 +283,7 @@ def on_scale(scale: Scale, name: str, percent: bool) -> Iterator[Finding]:
         yield Finding("unknown_scale", True, f"{span}, on an unknown scale.", "Convert them to 0 to 1 first.")
     elif scale.kind == "words":
         words = some_of([f"{word} ({count:,})" for word, count in scale.words.items()], 5)
-        option = f"--expression '{next(iter(scale.words))}=0.85' (in Python: expressions)"
-        remedy = f"Give each a number from 0 to 1: {option}."
+        remedy = f"Give each a number from 0 to 1: {expression_option(next(iter(scale.words)))}."
         yield Finding("words", True, f"{name} contains words: {words}.", remedy, sum(scale.words.values()))
 
 

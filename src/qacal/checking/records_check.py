@@ -25,7 +25,7 @@ from qacal.planning import labels_for_group, rounded_up
 from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import expression_key, listed
 from qacal.records.file_options import current_options
-from qacal.records.files import File
+from qacal.records.files import File, free_name
 from qacal.records.reading import Reading, as_source
 from qacal.records.table import Table
 from qacal.records.writers import finite
@@ -310,4 +310,4 @@ def _options(summary: Summary, reading: Reading, scale: Scale, issues: Sequence[
         yield "--by model"
     bad = sum(finding.count or 0 for finding in issues if finding.kind in ("bad_rows", "unlabelled"))
     if 0 < bad <= MAX_BAD * summary.bad.rows:
-        yield "--skip-bad-rows bad.jsonl"
+        yield f"--skip-bad-rows {free_name('bad.jsonl')}"

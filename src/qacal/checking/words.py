@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from qacal.checking.findings import GAP, column_options
 from qacal.errors import counted, some_of
-from qacal.records.files import held_out_name, split_names
+from qacal.records.files import free_name, held_out_name, split_names
 
 if TYPE_CHECKING:
     from qacal.checking.records_check import RecordsCheck
@@ -64,7 +64,7 @@ def _command(checked: RecordsCheck) -> Iterator[str]:
     is_stuck = any(finding.stops and finding.kind not in by_option for finding in checked.findings)
     first = ["once the rest is fixed"] if is_stuck else []
     first += [f"with each {GAP} filled in"] if "words" in kinds else []
-    yield f"{', '.join(['To paste', *first])}:"
+    yield f"{', '.join(['Next', *first])}:"
     qacal = "qacal" if checked.encoding is None else f"qacal --encoding {quote(checked.encoding)}"
     is_stdin, held_out = checked.origin == "standard input", held_out_name(checked.origin)
     if is_stdin or (held_out is not None and Path(held_out).exists()):
@@ -75,7 +75,7 @@ def _command(checked: RecordsCheck) -> Iterator[str]:
     train, test = map(quote, split_names(checked.origin))
     names = checked.columns
     options = column_options({name: names[name] for name in ("id", "question") if names.get(name, name) != name})
-    options += ["--skip-bad-rows bad_split.jsonl"] if skips and "bad_rows" in kinds else []
+    options += [f"--skip-bad-rows {free_name('bad_split.jsonl')}"] if skips and "bad_rows" in kinds else []
     yield from _command_line(f"{qacal} split {quote(checked.origin)} -o {train} --rest {test}", options)
     yield from _command_line(f"qacal fit {train} -o model", checked.options)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from difflib import get_close_matches
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,6 +100,16 @@ def expression_key(name: str) -> str:
     'highly likely'
     """
     return " ".join(part for part in re.split(r"[\s-]+", name.casefold()) if part)
+
+
+def expression_option(words: str) -> str:
+    """Return the option that gives a confidence in words its number, which only the user knows.
+
+    >>> expression_option("very  sure")
+    "--expression 'very sure=NUMBER' (in Python: expressions)"
+    """
+    name = " ".join(words.split())
+    return f"--expression {quote(f'{name}=NUMBER' if len(name) < 40 else 'WORDS=NUMBER')} (in Python: expressions)"
 
 
 @dataclass
@@ -261,7 +272,7 @@ class Checks:
             return f"expected {EXPECTED_LABELS}." + (_QUOTED if is_quoted and not is_missing(value) else "")
         number = parse_number(value, most=most)
         if isinstance(value, str) and np.isnan(number) and column == "confidence" and _LETTER.search(value):
-            return f"{expected} Give words a number: --expression high=0.85 (in Python: expressions)."
+            return f"{expected} Give words a number: {expression_option(value)}."
         if is_quoted:
             return f"expected a number from 0 to {most:g}, not text."
         if str(value).strip().endswith("%"):

@@ -85,6 +85,17 @@ def split_names(file: str) -> tuple[str, str]:
     return next(pair for pair in names if not any(Path(name).exists() for name in pair))
 
 
+def free_name(name: str) -> str:
+    """Return a name in the current folder that no file has: this one, or this one with a number.
+
+    >>> free_name("bad.jsonl")
+    'bad.jsonl'
+    """
+    ending = ending_of(name)
+    numbered = (f"{name.removesuffix(ending)}_{number}{ending}" for number in count(2))
+    return next(one for one in chain((name,), numbered) if not Path(one).exists())
+
+
 def held_out_name(file: str) -> str | None:
     """Return the name of the held-out part of a training file; None if the name of the file does not have "train".
 
