@@ -538,8 +538,8 @@ def refuses(path, match):
 
 
 def test_each_fault_has_its_message(model):
-    refuses(model / "not", "does not exist; a model is a directory that qacal fit makes")
-    refuses(model / "model.json", "is not a directory; a model is a directory with a model.json")
+    refuses(model / "not", "does not exist; a model is a folder that qacal fit makes")
+    refuses(model / "model.json", "is not a folder; a model is a folder with a model.json")
     document = (model / MODEL).read_bytes()
 
     def with_document(content, match):
@@ -587,7 +587,7 @@ def test_each_fault_of_an_array_has_its_message(model):
     file.unlink()
     refuses(model, "No such file")
     (model / arrays_of(model)).rename(model / "elsewhere")
-    refuses(model, "not a directory of its own")
+    refuses(model, "not a folder of its own")
 
 
 def test_listed_names_types_and_shapes_are_checked_before_anything_is_read(model):
@@ -640,7 +640,7 @@ def test_links_are_not_followed(model, tmp_path):
     (tmp_path / "elsewhere.npy").rename(file)
     folder.rename(tmp_path / "arrays")
     folder.symlink_to(tmp_path / "arrays")
-    refuses(model, "not a directory of its own")
+    refuses(model, "not a folder of its own")
 
 
 def test_pipes_are_not_waited_for(model):

@@ -392,9 +392,9 @@ def _abandoned(target: Path) -> set[str]:
 def _require_replaceable(target: Path, document: str) -> None:
     """Raise if saving would write into anything but a model of the same kind, or an empty or new folder."""
     if not target.parent.is_dir():
-        raise ArtifactError(f"{target.parent} is not a directory; create it first.")
+        raise ArtifactError(f"{target.parent} is not a folder; create it first.")
     if target.exists() and not target.is_dir():
-        raise ArtifactError(f"{target} is a file; a model is a directory. Choose another name.")
+        raise ArtifactError(f"{target} is a file; a model is a folder. Choose another name.")
     names = [path.name for path in target.iterdir()] if target.exists() else []
     foreign = [name for name in names if not (_FOLDER.fullmatch(name) or _UNFINISHED.fullmatch(name))]
     if document in foreign:
@@ -490,13 +490,13 @@ def load(
     >>> load("nowhere", dict)
     Traceback (most recent call last):
     ...
-    qacal.errors.ArtifactError: nowhere does not exist; a model is a directory that qacal fit makes (in Python: save).
+    qacal.errors.ArtifactError: nowhere does not exist; a model is a folder that qacal fit makes (in Python: save).
     """
     home = Path(path)
     if not home.exists():
-        raise ArtifactError(f"{home} does not exist; a model is a directory that qacal fit makes (in Python: save).")
+        raise ArtifactError(f"{home} does not exist; a model is a folder that qacal fit makes (in Python: save).")
     if not home.is_dir():
-        raise ArtifactError(f"{home} is not a directory; a model is a directory with a {document} in it.")
+        raise ArtifactError(f"{home} is not a folder; a model is a folder with a {document} in it.")
     while True:
         data = _read(home / document, _LARGEST_DOCUMENT)
         try:
@@ -513,7 +513,7 @@ def _loaded(home: Path, data: bytes, kind: type, classes: Collection[type]) -> t
         content = _checked(data)
         folders, arrays = [home / name for name in content["folders"]], {}
         for folder in folders:
-            require(folder.is_dir() and not folder.is_symlink(), f"{folder} is not a directory of its own.")
+            require(folder.is_dir() and not folder.is_symlink(), f"{folder} is not a folder of its own.")
         if content["arrays"]:
             folder, *folders = folders
             arrays = {name: _array(folder, name, entry) for name, entry in content["arrays"].items()}

@@ -263,6 +263,9 @@ def test_a_model_with_another_embedder_is_refused(fitted, tmp_path):
 
 def test_columns_of_the_evidence_do_not_overwrite(fitted):
     rows = [{**row, "group": "mine"} for row in answers(5)]
+    taken = r"already has calibrated confidences \(calibrated, low, high and \d more\)\. .*--prefix"
+    with pytest.raises(InputError, match=taken):
+        fitted.calibrate(fitted.calibrate(answers(3)))
     with pytest.raises(InputError, match=r"already has a column 'group'.*--prefix"):
         fitted.calibrate(rows)
     assert fitted.calibrate(rows, prefix="qacal_")[0]["group"] == "mine"

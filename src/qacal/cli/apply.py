@@ -61,7 +61,7 @@ def run(
     reads = options.input_rows(
         file, column, percent, skip_bad_rows, max_bad, expression, model=loaded, bad_rows_are=_KEPT
     )
-    with reads as (rows, reading, progress), options.writing(output, rows) as writer:
+    with reads as (rows, reading, progress), options.open_output(output, rows) as writer:
         for table in loaded._calibrated(
             rows, reading, allow_other_source=allow_other_source or (), prefix=prefix, progress=progress
         ):

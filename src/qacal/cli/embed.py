@@ -37,7 +37,7 @@ def run(
     maker = embedder_of(embedder)
     done = 0
     reads = options.input_rows(file, column, False, skip_bad_rows, max_bad)
-    with reads as (rows, reading, progress), options.writing(output, rows) as writer:
+    with reads as (rows, reading, progress), options.open_output(output, rows) as writer:
         for batch in read(rows, reading, needs_labels=False, needs_confidence=False):
             table = batch.table
             if into in table.names:

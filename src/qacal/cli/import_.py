@@ -88,8 +88,10 @@ def run(
     """
     from qacal.records.reading import Reading
     from qacal.records.writers import writing
-    from qacal.sources.importers import Selection, gathered
+    from qacal.sources.importers import FORMATS, Selection, gathered
 
+    if format_ not in FORMATS:
+        raise typer.BadParameter(f"there is no format {format_!r}; there are {', '.join(FORMATS)}.")
     options.require_apart(*paths, output, skip_bad_rows, labels)
     options.require_writable(output)
     selection = Selection(

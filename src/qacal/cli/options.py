@@ -318,13 +318,16 @@ def for_shell(text: str) -> str:
 def note(text: str) -> None:
     """Print a message to standard error.
 
-    On a terminal lines wrap between words, except indented lines, which are commands to paste.
+    On a terminal lines wrap between words, except lines that are indented by four spaces: commands to paste.
     """
     lines = printable(for_shell(text)).split("\n")
     if sys.stderr.isatty():
         options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
         width = shutil.get_terminal_size().columns
-        lines = [line if line.startswith(" ") else textwrap.fill(line, width, **options) for line in lines]
+        for at, line in enumerate(lines):
+            if not line.startswith("    "):
+                inset = "    " if line.startswith(" ") else ""
+                lines[at] = textwrap.fill(line, width, subsequent_indent=inset, **options)
     print("\n".join(lines), file=sys.stderr)
 
 
@@ -353,7 +356,7 @@ def json_text(value: Any) -> str:
     return text if printable(text) == text else json.dumps(value, indent=2, allow_nan=False, default=str)
 
 
-def writing(output: str, rows: File) -> AbstractContextManager[Writer]:
+def open_output(output: str, rows: File) -> AbstractContextManager[Writer]:
     """Return a writer in the format of the input; Parquet is not printed on a terminal."""
     from qacal.records.outputs import is_standard_output
     from qacal.records.writers import writing

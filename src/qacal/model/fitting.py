@@ -19,7 +19,7 @@ from qacal.model.base import Progress
 from qacal.model.defaults import cut_tree, default_pipeline, require_parameters, share_to_train
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline
-from qacal.model.samples import CalibratorSample, Overview, PartitionSample, ScoreSample, ids_of
+from qacal.model.samples import CalibrationRows, Overview, PartitionSample, ScoreSample, ids_of
 from qacal.partitions import EMBEDDING
 from qacal.records.provenance import require_comparable_ids, require_same_source
 from qacal.records.reading import Batch, ReadAs, Reading, read, rereadable
@@ -140,7 +140,7 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         split = _split(model, inputs, pipeline, overviews[0].rows)
         all_ids, group_ids = _train(pipeline, records, split, inputs, overviews[0], progress)
         tunes = model.tune is not None and pipeline.score is None
-        rows = CalibratorSample(pipeline, _FOLDS * _BLOCKS if tunes else None)
+        rows = CalibrationRows(pipeline, _FOLDS * _BLOCKS if tunes else None)
         step = "certifying" if pipeline.calibrator.properties.is_certified else "calibrating"
         for batch in certify:
             _require_apart(batch, all_ids if has_certify_records else group_ids)

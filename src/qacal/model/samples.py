@@ -75,7 +75,7 @@ class Overview:
         )
 
     def warn(self, prefix: str) -> None:
-        """Warn of copies, and of confidences that look swapped, random or constant; release the rows.
+        """Warn of copies, and of confidences that look swapped, random or constant; set `only_label`; release the rows.
 
         prefix : opens each warning, such as "model gpt-4: ".
         """
@@ -192,8 +192,8 @@ def _codes(values: list[Any], known: dict[Any, int]) -> Floats:
     return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.float64)
 
 
-class CalibratorSample:
-    """Rows that fit the calibrator: a tally of their scores and groups, and a few texts of every group.
+class CalibrationRows:
+    """All rows that fit the calibrator: a tally of their scores and groups, and a few texts of every group.
 
     n_blocks : the number of blocks to split the questions into; by default as many as the calibrator needs.
 
@@ -204,7 +204,7 @@ class CalibratorSample:
     >>> from qacal.records.reading import read
     >>> records = [{"subject": "law", "confidence": 0.9, "correct": right} for right in (0, 1, 1)]
     >>> pipeline = Pipeline(Column("subject").fit(["art", "law"]), None, QABinning(), RowVectors("static"))
-    >>> rows = CalibratorSample(pipeline)
+    >>> rows = CalibrationRows(pipeline)
     >>> for batch in read(records, needs_labels=True, **pipeline.needs):
     ...     rows.add(batch)
     >>> rows.tally()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from qacal.errors import InputError, QacalWarning
+from qacal.errors import InputError, QacalWarning, some_of
 from qacal.parameters import is_number, require_kind, shown
 from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import (
@@ -216,10 +216,12 @@ class Batch:
             for row, place in enumerate(self.kept.tolist()):
                 row_of[place] = row
             columns = [column.gather(pl.Series(row_of, dtype=pl.UInt32)) for column in columns]
-        taken = sorted({column.name for column in columns} & set(self.table.names))
+        taken = [column.name for column in columns if column.name in self.table.names]
         if taken:
+            is_calibrated = f"{prefix}calibrated" in taken and len(taken) > 1
+            what = f"calibrated confidences ({some_of(taken, 3)})" if is_calibrated else f"a column {taken[0]!r}"
             raise InputError(
-                f"{self.table.origin} already has a column {taken[0]!r}. Pass a prefix for the new columns: "
+                f"{self.table.origin} already has {what}. Pass a prefix for the new columns: "
                 '--prefix qacal_ (in Python: prefix="qacal_").'
             )
         most = {self.reading.name("confidence"): 100.0 if self.reading.percent else 1.0}

@@ -144,7 +144,8 @@ def test_wrong_use_is_refused_before_the_work(tmp_path):
     assert "cannot tell the format" in run("import", "lm-eval", path, "-o", tmp_path / "records.xls")[2]
     assert "lm-eval has no observation to choose" in run("import", "lm-eval", path, "-o", "-", "--observation", "x")[2]
     assert "named twice" in run("import", "lm-eval", path, "-o", path)[2]
-    assert "there is no format 'excel'" in run("import", "excel", path, "-o", "-")[2]
+    code, _, err = run("import", "excel", path, "-o", "-")
+    assert (code, "there is no format 'excel'" in err) == (2, True)
 
 
 def test_a_model_is_fitted_on_what_was_imported(tmp_path):
