@@ -19,12 +19,13 @@ import qacal
 from benchmarks.table import duration
 from qacal.calibrators.base import Calibrator
 from qacal.experiment import METHODS
-from qacal.experiment.groups import Beta, only
-from qacal.experiment.protocol import CALIBRATION, TUNING, Protocol, Split, deal
+from qacal.experiment.groups import Beta, at_cut, only
+from qacal.experiment.protocol import BETA, CALIBRATION, TUNING, Protocol, Split, deal
 from qacal.experiment.sample import Sample
 
 ROWS, WIDTH, SEEDS = 14_000, 64, 8
 GOAL = 10.0
+BETA_GROUPS = Beta("made", "kdtree")
 STATED = np.array([0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0])
 
 
@@ -35,29 +36,30 @@ def answers() -> Sample:
     h = rng.choice(STATED, ROWS)
     chance = 1 / (1 + np.exp(-(h - 0.8) * 3 - np.tanh(Z[:, 0]) - 0.5 * np.tanh(Z[:, 1])))
     correct = (rng.random(ROWS) < chance).astype(float)
-    return Sample((), h, correct, np.arange(ROWS).astype(np.uint64), {"made": Z})
+    return Sample(h, correct, np.arange(ROWS).astype(np.uint64), {"made": Z})
 
 
 def timed_seed(sample: Sample, seed: int, protocol: Protocol) -> dict[str, float]:
     """Return the seconds of each part of one seed."""
     marks = [perf_counter()]
-    dealt = deal(sample, Beta("made", "kdtree"), seed, protocol)
+    dealt = deal(sample, BETA_GROUPS, seed, protocol)
     marks.append(perf_counter())
     tuned = {name: dealt.search.tune(method) for name, method in METHODS.items()}
     marks.append(perf_counter())
-    found = {name: dealt.answers(best) for name, best in tuned.items()}
-    for of in found.values():
-        dealt.test.measured(of)
+    test = dealt.test
+    for best in tuned.values():
+        groups = at_cut(dealt.test_groups, best.best.cut)
+        test.measured(best.calibrator.predict(test.confidence, groups=groups, ids=test.ids))
     marks.append(perf_counter())
     return dict(zip(("split and group", "search and fit", "test"), np.diff(marks).tolist(), strict=True))
 
 
-def from_rows(dealt: Split) -> Iterator[Any]:
+def from_rows(sample: Sample, dealt: Split) -> Iterator[Any]:
     """Fit every setting of every method from the rows, and score it on the tuning rows."""
-    sample, parts = dealt.sample, {}
+    groups, parts = BETA_GROUPS.groups(sample, dealt.part == BETA), {}
     for which in (CALIBRATION, TUNING):
-        rows = dealt.rows(which)
-        parts[which] = (sample.confidence[rows], sample.correct[rows], only(dealt.groups, rows), sample.ids[rows])
+        rows = dealt.part == which
+        parts[which] = (sample.confidence[rows], sample.correct[rows], only(groups, rows), sample.ids[rows])
     for method in METHODS.values():
         for chosen in settings(dealt, method):
             h, correct, groups, ids = parts[CALIBRATION]
@@ -86,9 +88,9 @@ def main() -> None:
         print(f"{part:<24}{duration(seconds):>10}   {seconds / whole:.0%}")
     verdict = "met" if whole < GOAL else "MISSED"
     print(f"{f'{SEEDS} seeds, {len(METHODS)} methods':<24}{duration(whole):>10}   goal: under {GOAL:g} s, {verdict}")
-    dealt = deal(sample, Beta("made", "kdtree"), 0, protocol)
+    dealt = deal(sample, BETA_GROUPS, 0, protocol)
     start = perf_counter()
-    count = sum(1 for _ in from_rows(dealt))
+    count = sum(1 for _ in from_rows(sample, dealt))
     naive, ours = perf_counter() - start, min(seed["search and fit"] for seed in seeds)
     print(f"\none search, {count} settings: {duration(ours)}; fitted one by one from rows: {duration(naive)}", end="")
     print(f", {naive / ours:.1f}x as long")
