@@ -322,7 +322,7 @@ def test_a_fitted_model_shows_in_notebooks_what_fit_prints(model, tmp_path):
     code, printed, _ = run_cli("fit", tmp_path / "rows.csv", "-o", tmp_path / "model", *how)
     assert code == 0
     shown = unescape(model._repr_html_())
-    assert "QABinning on 400 rows in 2 groups" in shown
+    assert "400 rows certify, in 2 groups" in shown
     assert shown.removeprefix("<pre>").removesuffix("</pre>").partition("\n\n")[2] in printed
     assert by_subject()._repr_html_().startswith("<pre>QACalibrator(")
-    assert "QABinning on 400 rows" in qacal.load(tmp_path / "model")._repr_html_()
+    assert "400 rows certify" in qacal.load(tmp_path / "model")._repr_html_()
