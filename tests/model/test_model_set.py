@@ -9,7 +9,7 @@ import sys
 import polars as pl
 import pytest
 
-from qacal import Column, InputError, LearnedScore, QABinning, QACalibrator, load
+from qacal import BadRows, Column, InputError, LearnedScore, QABinning, QACalibrator, load
 from qacal.errors import ArtifactError
 from qacal.model import model_set
 from qacal.model.model_set import ModelSet, fit_set
@@ -53,6 +53,27 @@ def exchange(models, one, two):
 def folder_of(models, number):
     """Return the folder of the model of a number."""
     return json.loads((models / MODEL_SET).read_text())["folders"][number]
+
+
+def test_rows_without_a_model_are_bad_by_themselves():
+    """1 and 1.0 are equal, and a list cannot be looked up: neither stops the rows that have a model."""
+    set_ = fit_set(LIKE, [*answers(200, llm=1), *answers(200, seed=1, llm="b")], "model")
+    values = [1, 1.0, ["b"], "b", "c", 1]
+    rows = [row | {"model": value} for row, value in zip(answers(6, seed=3), values, strict=True)]
+    bad = BadRows()
+    out = set_.calibrate(rows, on_fault=bad, max_bad=0.5)
+    assert [row["calibrated"] is not None for row in out] == [True, False, False, True, False, True]
+    assert bad.count == 3
+    rows = [row | {"model": 1.0} for row in rows[:2]] + rows[-1:]
+    assert [row["calibrated"] is not None for row in set_.calibrate(rows, on_fault=BadRows(), max_bad=0.9)] == [
+        *(False, False),
+        True,
+    ]
+
+
+def test_a_set_is_no_single_model(shelf):
+    with pytest.raises(InputError, match=r"models holds a set of models; load it with qacal\.load\."):
+        QACalibrator.load(shelf)
 
 
 def test_a_set_comes_back(models):

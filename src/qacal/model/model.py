@@ -351,7 +351,10 @@ class QACalibrator(HasParameters, BaseModel):
     def load(cls, path: str | Path, *, embedder: str | Embedder | None = None, warm: bool = False) -> QACalibrator:
         """Return a saved model; see :func:`qacal.load`."""
         from qacal.model.saved import load_model
+        from qacal.storage import MODEL_SET
 
+        if (Path(path) / MODEL_SET).is_file():
+            raise InputError(f"{path} holds a set of models; load it with qacal.load.")
         model = load_model(path, embedder)
         if warm:
             model._warm()

@@ -47,9 +47,10 @@ class ModelSet(BaseModel):
         for row in np.flatnonzero(~has_model).tolist():
             problem = f"{self._by} is {values[row]!r}, and there are models for {names}. Fit one for it."
             batch.reading.on_fault(batch.table.fault(row, problem, f"{self._by} without a model"))
-        for value, rows in rows_by(values).items():
-            if has_model[rows[0]]:
-                yield value, self.models[value], batch.only(mask(rows, len(batch)))
+        usable = batch.only(has_model)
+        named = [value for value, is_named in zip(values, has_model.tolist(), strict=True) if is_named]
+        for value, rows in rows_by(named).items():
+            yield value, self.models[value], usable.only(mask(rows, len(usable)))
 
     def set_threshold(self, threshold: float | None) -> None:
         """Set one threshold for all models; see :meth:`QACalibrator.set_threshold`."""
