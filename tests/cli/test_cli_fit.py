@@ -163,11 +163,11 @@ def test_labels_that_are_all_the_same_come_before_what_is_certified(tmp_path, mo
 def test_labels_that_are_all_the_same_for_one_llm_or_in_the_rows_that_certify(tmp_path):
     rows = answers(300) + [row | {"correct": 1} for row in answers(200, seed=1, llm="parrot-2")]
     _, err = fit(tmp_path, rows, "--by", "model", model="models")
-    assert "qacal: model parrot-2: all 200 rows are correct" in err
+    assert "Note: model parrot-2: all 200 rows are correct" in err
     assert "parrot-1: all" not in err
     pl.DataFrame([row | {"correct": 0} for row in people(90, seed=2)]).write_parquet(tmp_path / "people.parquet")
     _, err = fit(tmp_path, judged(answers(300), 1), "--certify", tmp_path / "people.parquet")
-    assert f"qacal: all 90 rows of {tmp_path / 'people.parquet'} are wrong" in err
+    assert f"Note: all 90 rows of {tmp_path / 'people.parquet'} are wrong" in err
     assert "all 300 rows" not in err
 
 
@@ -390,8 +390,8 @@ def test_the_table_of_many_llms_has_their_log_loss_held_out(tmp_path):
 def test_at_most_three_llms_with_equal_labels_are_named(tmp_path):
     rows = [row | {"correct": 1} for n in range(5) for row in answers(40, n, f"llm-{n}")]
     err = fit(tmp_path, rows, "--by", "model", "--partition", "column:topic")[1]
-    assert "qacal: model llm-0: all 40 rows are correct; a model cannot learn when the LLM is wrong." in err
-    assert (err.count("cannot learn"), "qacal: 2 more models have rows with equal labels." in err) == (3, True)
+    assert "Note: model llm-0: all 40 rows are correct; a model cannot learn when the LLM is wrong." in err
+    assert (err.count("cannot learn"), "Note: 2 more models have rows with equal labels." in err) == (3, True)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qacal.cli import options
@@ -110,11 +112,11 @@ def unused_confidences(fit: QACalibrator | ModelSet, reading: Reading) -> Iterat
 
 
 def has_threshold(path: str) -> bool:
-    """Return whether there is a model with a threshold at `path`; False if it cannot be read."""
-    from qacal.errors import QacalError
-    from qacal.model.saved import load
-
+    """Return whether the model at `path`, or one of a set there, has a threshold; False if it cannot be read."""
     try:
-        return any(model.decision_rule_ is not None for model in load(path)._models.values())
-    except (QacalError, OSError):
+        index = Path(path) / "models.json"
+        names = json.loads(index.read_bytes())["folders"] if index.is_file() else [""]
+        documents = [json.loads((Path(path) / name / "model.json").read_bytes()) for name in names]
+        return any(document["value"]["decision_rule"] is not None for document in documents)
+    except (OSError, ValueError, KeyError, TypeError):
         return False
