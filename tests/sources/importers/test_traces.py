@@ -23,6 +23,16 @@ def mlflow(folder, *traces, **selection):
 # Langfuse
 
 
+def test_files_that_are_no_pages_of_the_api_are_refused(tmp_path):
+    pages = logs.langfuse(tmp_path)
+    for name, row in (("export.json", {"id": 1, "input": "?"}), ("old.json", {"id": 1, "type": "GENERATION"})):
+        other = write_lines(tmp_path / name, [row])
+        with pytest.raises(InputError, match=rf"{name} has neither .* Exports are not read; get pages of the API"):
+            import_log("langfuse", [*pages, other])
+    empty = write_lines(tmp_path / "last.json", [{"data": [], "meta": {"cursor": None}}])
+    assert len(import_log("langfuse", [*pages, empty]).frame) == len(CASES)
+
+
 def test_a_score_of_the_trace_is_of_its_only_generation(tmp_path):
     of_trace = langfuse_score(0, 0, of_trace=True)
     span = observation(5, PARIS, type="SPAN", traceId="trace-0")

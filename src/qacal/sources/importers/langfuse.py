@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
+from qacal.records.file_options import opened_text
 from qacal.sources.importers.base import (
     Dropped,
     Item,
@@ -40,6 +41,13 @@ def read(log: Log) -> Iterator[Outcome]:
     """Yield the generations among observations, with the score that judges them."""
     files = log.files("*.json", "*.jsonl")
     first_rows = {file: first_item(file, "data") for file in files}
+    for file, row in first_rows.items():
+        is_observation = "type" in row and "traceId" in row
+        if not is_observation and "dataType" not in row and (row or not _is_empty_page(file)):
+            raise InputError(
+                f"{file} has neither observations (type and traceId) nor scores (dataType) of the API. Exports are not "
+                "read; get pages of the API."
+            )
     observations = [file for file in files if "type" in first_rows[file]]
     if not observations:
         raise InputError(
@@ -55,6 +63,13 @@ def read(log: Log) -> Iterator[Outcome]:
         reader.generations.update(text_of(row.get("traceId")) for row in rows if reader.is_wanted(row))
     for file in observations:
         yield from log.rows(file, reader.outcome, "data")
+
+
+def _is_empty_page(file: Path) -> bool:
+    """Return whether a file without rows is a page of the API, such as the one after the last row."""
+    with opened_text(file) as stream:
+        start = stream.read(1000).strip()
+    return start in ("", "[]") or '"data"' in start
 
 
 @dataclass(frozen=True)
