@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qacal import InputError, run_experiment
+from qacal import BadRows, InputError, run_experiment
 from qacal.experiment.tables import COLUMNS, _cell
 from qacal.partitions import KDTree
+from qacal.records.reading import Reading
 from tests.experiment.rows import vectors_and_labels
 
 OPTIONS = {"embedders": ["column:embedding"], "partitions": ["kdtree:2"], "seeds": 2}
@@ -125,6 +126,15 @@ def test_blocks_that_cannot_be_run_leave_a_note():
     notes = " ".join(found.notes)
     assert "model short was left out: 60 questions are too few" in notes
     assert "model perfect was left out: all answers are correct; there is nothing to calibrate" in notes
+
+
+def test_a_block_with_bad_rows_only_leaves_a_note():
+    rows = pl.concat(
+        [vectors_and_labels(500, 1, "good"), vectors_and_labels(60, 2, "bad").with_columns(confidence=pl.lit(85.0))]
+    )
+    found = run_experiment(rows, by=["model"], reading=Reading(on_fault=BadRows()), **OPTIONS)
+    assert found.results["model"].unique().to_list() == ["good"]
+    assert found.notes == ("model bad was left out: all of its rows are bad.",)
 
 
 def test_refusals():

@@ -218,6 +218,9 @@ def run_experiment(
     notes: list[str] = []
     usable = {}
     for name, sample in samples.items():
+        if not len(sample):
+            notes.append(f"{called(name, by)} was left out: all of its rows are bad.")
+            continue
         try:
             require_enough(sample, protocol, columns)
             usable[name] = sample

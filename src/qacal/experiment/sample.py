@@ -6,13 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.metrics.evaluation import require_labels
 from qacal.model.base import Progress
 from qacal.model.model_set import mask, rows_by
+from qacal.records.columns import listed
 from qacal.records.provenance import Sources
 from qacal.records.reading import Batch, Gathered, Reading, read
+from qacal.records.table import Table
 from qacal.tally.arrays import Floats, Hashes, is_missing
 
 
@@ -48,6 +52,8 @@ def read_samples(
 ) -> dict[tuple[Any, ...], Sample]:
     """Return the rows of every block, embedded; a block is one combination of the values of the columns `by`.
 
+    A block with bad rows only is an empty sample.
+
     columns : others to keep.
     allow_mixed : whether rows may come from several LLMs or prompts.
     """
@@ -56,7 +62,11 @@ def read_samples(
     blocks: dict[tuple[Any, ...], Gathered] = {}
     sources = Sources()
     done = 0
-    for batch in read(records, reading, needs_labels=True, needs_text=reads_text):
+    for batch in read(records, reading, needs_labels=True, needs_text=reads_text, keeps_bad=True):
+        for name in _blocks(batch.whole, [reading.name(column) for column in by]):
+            blocks.setdefault(name, Gathered())
+        if not len(batch):
+            continue
         if batch.ids is None:
             raise InputError("the records need a column id or question, so that the parts share no question.")
         if not allow_mixed:
@@ -76,7 +86,9 @@ def read_samples(
         if progress is not None:
             progress("embedding" if reads_text else "reading", done)
     return {
-        name: Sample(
+        name: Sample(np.empty(0), np.empty(0), np.empty(0, dtype=np.uint64))
+        if "confidence" not in rows
+        else Sample(
             rows["confidence"],
             rows["correct"],
             rows["ids"],
@@ -87,6 +99,14 @@ def read_samples(
         )
         for name, rows in sorted(blocks.items(), key=lambda block: str(block[0]))
     }
+
+
+def _blocks(table: Table, by: Sequence[str]) -> set[tuple[Any, ...]]:
+    """Return the blocks of the rows of a table, good or bad, as far as they are named."""
+    if not all(column in table.names for column in by):
+        return set()
+    names = zip(*(listed(table.column(column)) for column in by), strict=True)
+    return {name for name in names if all(isinstance(value, str | int) and value != "" for value in name)}
 
 
 def parts_by(batch: Batch, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Batch]]:
