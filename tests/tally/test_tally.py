@@ -201,6 +201,12 @@ def test_tables_that_are_no_tallies_are_refused():
         Tally.from_polars(table.with_columns(confidence=pl.lit(50.0)))
     with pytest.raises(InputError, match="holds String"):
         Tally.from_polars(table.with_columns(wt=pl.lit("many")))
+    with pytest.raises(InputError, match=r"w\[0\] is 0; the weight of a cell is above 0"):
+        Tally.from_polars(table.with_columns(w=pl.lit(0.0)))
+    with pytest.raises(InputError, match="labels are at most 1, so wt is at most w"):
+        Tally.from_polars(table.with_columns(wt=pl.lit(1.5)))
+    with pytest.raises(InputError, match=r"lacks the columns \['block'\]; it has 2 blocks"):
+        Tally.from_polars(table.drop("block"))
     tree = Tally.of([0.5], [1], groups=Paths(np.array([0]), np.array([3]), 2)).to_polars()
     with pytest.raises(InputError, match=r"lacks the columns \['group:exit'\]"):
         Tally.from_polars(tree.drop("group:exit"))

@@ -46,7 +46,7 @@ def read_cells(table: pl.DataFrame) -> dict[str, Any]:
     """Return the fields of a tally from its table; cells are not yet sorted or added up.
 
     A table that :func:`write_cells` did not make is refused if columns are missing or of another type. That its sums
-    belong together is not checked.
+    belong together is checked only as far as weights and labels go.
     """
     import polars as pl
 
@@ -61,12 +61,20 @@ def read_cells(table: pl.DataFrame) -> dict[str, Any]:
     rows = fields["rows"] = _whole(table["rows"])
     if (rows < 1).any():
         raise InputError(f"rows[{np.argmax(rows < 1)}] is {rows.min()}; a cell has 1 row or more.")
+    w, wt = fields["w"], fields["wt"]
+    if (w <= 0).any():
+        raise InputError(f"w[{np.argmax(w <= 0)}] is {w.min():g}; the weight of a cell is above 0.")
+    if (is_above := wt > w * (1 + 1e-9)).any():
+        at = int(np.argmax(is_above))
+        raise InputError(f"wt[{at}] is {wt[at]:g} and w[{at}] is {w[at]:g}; labels are at most 1, so wt is at most w.")
     fields["is_weighted"] = not (np.array_equal(fields["w"], rows) and np.array_equal(fields["ww"], rows))
     fields["is_soft"] = not np.allclose(fields["wtt"], fields["wt"], rtol=1e-12, atol=0)
     for name in ("is_clustered", "is_sum"):
         _require_type(table[name], table[name].dtype == pl.Boolean, "true or false")
         fields[name] = bool(table[name].any())
     fields |= {name: int(_constant(_whole(table[name]), name)) for name in ("n_blocks", "seed")}
+    if fields["n_blocks"] > 1:
+        _require_columns(table, ("block",), f"it has {fields['n_blocks']} blocks")
     resolution = table["resolution"]
     has_none = resolution.null_count() == table.height
     fields["resolution"] = None if has_none else float(_constant(_numbers(resolution), "resolution"))
