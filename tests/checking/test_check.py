@@ -114,6 +114,16 @@ def test_the_encoding_is_in_the_line_to_paste(tmp_path, monkeypatch):
     assert f"Next:\n    {split}\n    qacal fit train.csv -o model\n" in str(found)
 
 
+def test_an_encoding_that_was_named_is_not_advised(tmp_path):
+    rows = labelled()
+    rows[7]["answer"] = "café"
+    path = as_csv(tmp_path / "a.csv", rows, encoding="latin-1")
+    with file_options(encoding="ascii"):
+        finding = qacal.check(path).findings[0]
+    assert finding.problem == "1 row of 600 (the first: line 9) cannot be read as ascii."
+    assert finding.remedy == "If these rows are damaged, skip them: --skip-bad-rows FILE."
+
+
 def test_a_header_in_another_encoding_is_found(tmp_path):
     path = as_csv(tmp_path / "a.csv", renamed(labelled(), answer="réponse"), encoding="latin-1")
     assert qacal.check(path).findings[0].problem == "Not in UTF-8: the header."

@@ -14,7 +14,7 @@ from qacal.errors import counted, some_of
 from qacal.metrics.ranking import doubt_of
 from qacal.records.bad_rows import MAX_BAD, Reason
 from qacal.records.columns import EXPECTED_LABELS, PROVENANCE, expression_option
-from qacal.records.file_options import NOT_UTF8
+from qacal.records.file_options import NOT_UTF8, current_options, encoding_problem
 from qacal.records.files import free_name
 from qacal.records.provenance import is_provenance
 from qacal.records.reading import COPIED, REMOVE_COPIES
@@ -161,9 +161,13 @@ def on_encoding(summary: Summary) -> Iterator[Finding]:
     if first is not None:
         parts.append(f"{counted(first.count, 'row')} of {summary.bad.rows:,} (the first: {first.example.place})")
     if parts:
-        remedy = f"{NOT_UTF8[0].upper()}{NOT_UTF8[1:]} If these rows are damaged, skip them: --skip-bad-rows FILE."
+        remedy = "If these rows are damaged, skip them: --skip-bad-rows FILE."
+        problem = f"{' and '.join(parts)} {encoding_problem()}"
+        if current_options().encoding is None:
+            remedy = f"{NOT_UTF8[0].upper()}{NOT_UTF8[1:]} {remedy}"
+            problem = f"Not in UTF-8: {' and '.join(parts)}."
         count = None if first is None else first.count
-        yield Finding("encoding", True, f"Not in UTF-8: {' and '.join(parts)}.", remedy, count)
+        yield Finding("encoding", True, problem[0].upper() + problem[1:], remedy, count)
 
 
 def _repeats(summary: Summary) -> Iterator[Finding]:
