@@ -142,6 +142,14 @@ def test_setups_come_back_from_the_store(tmp_path):
         path.write_text(TOML)
 
 
+def test_expressions_that_an_earlier_version_stored_are_the_default():
+    prompt = prompt_named("ling1s-top1")
+    stored = Setup("m", prompt).to_dict() | {"expressions": {"Dead Certain": 0.99}}
+    assert Setup.from_dict(stored).prompt == prompt.with_expressions({"Dead Certain": 0.99})
+    assert Setup.from_dict(stored, {"Sort Of": 0.4}).prompt == prompt.with_expressions({"Sort Of": 0.4})
+    assert Setup.from_dict(stored | {"expressions": {}}).prompt == prompt
+
+
 def test_a_prompt_whose_text_has_changed_is_not_taken_for_the_one_of_the_run():
     plain = Setup("m", prompt_named("verb1s-top1")).to_dict()
     with pytest.raises(InputError, match="the text of this prompt has changed since"):

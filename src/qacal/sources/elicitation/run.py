@@ -95,6 +95,11 @@ class Setup:
     @staticmethod
     def from_dict(stored: Mapping[str, Any], expressions: Mapping[str, float] | None = None) -> Setup:
         """Return a setup from :meth:`to_dict`; `expressions` are further ones to read replies with."""
+        # Earlier versions stored further expressions with the run.
+        earlier = stored.get("expressions")
+        if isinstance(earlier, dict) and all(isinstance(number, int | float) for number in earlier.values()):
+            stored = {name: value for name, value in stored.items() if name != "expressions"}
+            expressions = expressions or earlier
         kinds = {"model": str, "prompt": str, "digest": str, "logprobs": bool, "origin": dict, "fields": dict}
         wrong = [name for name in (*kinds, *stored) if not isinstance(stored.get(name), kinds.get(name, ()))]
         if not wrong and not isinstance(stored["origin"].get("file", stored["origin"].get("name")), str):
