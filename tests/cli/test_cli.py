@@ -74,6 +74,15 @@ def test_an_unknown_partition_is_refused_in_the_words_of_the_shell(tmp_path):
     assert (code, said.endswith('several joined by "*".')) == (2, True)
 
 
+def test_vectors_need_no_ids(tmp_path):
+    rows = [{**row, "id": None if at else 7} for at, row in enumerate(answers(5))] + [
+        {name: value for name, value in row.items() if name != "id"} for row in answers(5, seed=1)
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = [json.loads(line) for line in ok("embed", tmp_path / "a.jsonl").splitlines()]
+    assert [len(row["embedding"]) for row in out] == [256] * 10
+
+
 def ok(*arguments, **options):
     code, out, err = run(*arguments, **options)
     assert code == 0, err

@@ -38,7 +38,7 @@ def run(
     done = 0
     reads = options.input_rows(file, column, False, skip_bad_rows, max_bad)
     with reads as (rows, reading, progress), options.open_output(output, rows) as writer:
-        for batch in read(rows, reading, needs_labels=False, needs_confidence=False):
+        for batch in read(rows, reading, needs_labels=False, needs_confidence=False, uses_ids=False):
             table = batch.table
             if into in table.names:
                 raise InputError(f"{table.origin} already has a column {into!r}; pass another name with --into.")

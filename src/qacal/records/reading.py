@@ -298,6 +298,7 @@ def read(
     needs_text: bool = True,
     needs_confidence: bool = True,
     confidences: Sequence[str] = (),
+    uses_ids: bool = True,
     keeps_bad: bool = False,
 ) -> Iterator[Batch]:
     """Yield the records in validated batches.
@@ -306,6 +307,7 @@ def read(
     needs_text : rows without `question` or `answer` are bad.
     needs_confidence : rows without `confidence` are bad; if False, `confidence` is ignored, and a batch has zeros.
     confidences : columns of further confidences; missing values are accepted, others must be confidences.
+    uses_ids : if False, the column `id` is ignored.
     keeps_bad : also yield batches in which all rows are bad, for callers who return all rows.
     """
     reading = reading or Reading()
@@ -315,7 +317,7 @@ def read(
     needs_ids: bool | None = None
     for table, counting in tables_of(records, reading):
         # All rows have ids or none: otherwise rows of one question would count as several questions.
-        has_ids = reading.name("id") in table.names
+        has_ids = uses_ids and reading.name("id") in table.names
         if needs_ids is False and has_ids:
             raise InputError(f"{table.origin}: only some rows have an id; give all of them one, or none.")
         needs_ids = has_ids if needs_ids is None else needs_ids
