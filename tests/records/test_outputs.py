@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 
 import polars as pl
 import pytest
@@ -241,7 +242,7 @@ def test_too_many_columns_are_refused(tmp_path):
         list(open_file(tmp_path / "a.csv").batches())
 
 
-def test_what_a_killed_run_left_is_removed_after_a_day(tmp_path):
+def test_what_a_killed_run_left_is_removed_after_a_week(tmp_path):
     code = (
         "import os, signal, sys\nfrom qacal.records.writers import writing\n"
         "from qacal.records.table import as_table\n"
@@ -257,6 +258,12 @@ def test_what_a_killed_run_left_is_removed_after_a_day(tmp_path):
     others = [tmp_path / name for name in (".a.parquet.notes.qacal-tmp", ".b.parquet.notes_01.qacal-tmp", "notes.txt")]
     for path in others:
         path.write_text("keep")
+    others.append(tmp_path / ".a.parquet.notes_01.qacal-tmp")  # a folder that qacal does not make
+    others[-1].mkdir()
+    for path in [*left, *others]:
+        os.utime(path, (time.time() - 6 * 86_400,) * 2)
+    write_frame(pl.DataFrame(ROWS), tmp_path / "a.parquet")
+    assert all(path.exists() for path in left)
     for path in [*left, *others]:
         os.utime(path, (0, 0))
     write_frame(pl.DataFrame(ROWS), tmp_path / "a.parquet")

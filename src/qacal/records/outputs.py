@@ -20,8 +20,8 @@ from qacal.storage import patiently
 _ENDING = ".qacal-tmp"
 PARTS = ".parts"
 """The ending of the folder beside a temporary file that holds parts of it."""
-# A temporary file that nobody wrote to for a day was left by a process that was killed.
-_ABANDONED = 86_400.0
+# A temporary file that nobody wrote to for a week was left by a process that was killed.
+_ABANDONED = 7 * 86_400.0
 
 _DESCRIPTORS = {"/dev/stdout": 1, "/dev/stderr": 2}
 # The number of links to follow, as in the kernel.
@@ -73,9 +73,9 @@ def _sweep(target: Path) -> None:
     with suppress(OSError):  # the folder cannot be listed, or somebody else removes them meanwhile
         for path in target.parent.iterdir():
             if re.fullmatch(pattern, path.name) and path.lstat().st_mtime < oldest:
-                if path.is_dir():
+                if path.name.endswith(PARTS):
                     shutil.rmtree(path, ignore_errors=True)
-                else:
+                elif not path.is_dir():
                     path.unlink(missing_ok=True)
 
 
