@@ -170,6 +170,7 @@ def test_what_is_wanted_must_make_sense(model):
         ({"wrong": 5}, "both costs"),
         ({"wrong": 5, "abstain": 1, "accuracy": 0.9}, "both costs"),
         ({"wrong": 5, "abstain": 1, "per_group": True}, "one threshold for all groups"),
+        ({"wrong": 5, "abstain": 1, "alpha": 0.01}, "Leave out --alpha"),
     ):
         with pytest.raises(InputError, match=said):
             model.choose_threshold(NEW, **options)

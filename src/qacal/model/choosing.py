@@ -43,6 +43,11 @@ class Goal:
             raise InputError("give an accuracy (such as 0.9), or both costs (wrong and abstain) and no accuracy.")
         if not costs:
             target_accuracy(self.accuracy)
+        elif self.alpha != Goal.alpha:
+            raise InputError(
+                "costs (wrong and abstain) come without a guarantee. Leave out --alpha (in Python: alpha), or give an "
+                "accuracy instead of the costs."
+            )
         elif self.per_group:
             raise InputError(
                 "costs (wrong and abstain) give one threshold for all groups. Leave out --per-group (in Python: "
