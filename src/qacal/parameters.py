@@ -220,9 +220,6 @@ class HasParameters:
         vars(estimator).update({name: value for name, value in values.items() if name.endswith("_")})
         return estimator
 
-    def _require_savable(self) -> None:
-        """Raise if an estimator of this class can never be saved."""
-
     def __repr__(self) -> str:
         """Show what differs from the defaults."""
         changed = (

@@ -108,7 +108,6 @@ def flatten(value: Any, classes: Collection[type] = ()) -> tuple[Plain, Arrays]:
         plain: Plain = {}
         kind: Any = type(value)
         if _is_estimator(kind):
-            value._require_savable()
             known = ", ".join(one.__name__ for one in classes)
             require(kind in classes, f"{kind.__name__} is not one of the classes that are saved: {known}.")
             plain["class"] = kind.__name__

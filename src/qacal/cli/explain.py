@@ -119,7 +119,7 @@ def _readings(value: Any) -> list[Any]:
         return [value]
     try:
         return [value, loads(value.lower())]
-    except ValueError:
+    except (ValueError, RecursionError):
         return [value]
 
 

@@ -86,7 +86,7 @@ class Tree(Partition):
     """A partition with the leaves of a binary tree of one depth as groups.
 
     `fitted_` has the attributes `sizes` (the training rows in each leaf), `depth` and `width` (of a vector), and the
-    methods `paths`.
+    method `paths`.
     """
 
     max_depth: int

@@ -236,7 +236,7 @@ def _json_items(file: File, on_fault: OnFault) -> Iterator[_Row]:
 
 def _csv(file: File, on_fault: OnFault) -> Iterator[_Row]:
     # Answers may be long: the limit of the csv module is the one of rows.
-    csv.field_size_limit(largest_row())
+    csv.field_size_limit(min(largest_row(), 2**31 - 1))
     lines = _lines(file)
     separator, start = _separator(lines, file)
     reader = csv.reader(chain(start, lines), strict=True, delimiter=separator)
