@@ -46,7 +46,7 @@ def loss(model, rows):
 
 
 def test_columns_and_confidences_are_read_from_records(fitted, new):
-    assert fitted.learned_score_.chosen.endswith("of 2 confidences + text + tenant")
+    assert fitted.learned_score_.chosen.endswith("+ tokens + text + tenant")
     assert isinstance(fitted.calibrator_, StepBinning)
     plain = QACalibrator(partition="bisecting:2").fit(records(2500))
     assert loss(fitted, new) < loss(plain, new) - 0.05
