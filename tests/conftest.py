@@ -23,7 +23,7 @@ settings.load_profile("qacal")
 def undrawn(monkeypatch):
     """Leave the figures of pages empty but for titles and text alternatives: drawing takes most of a report's time."""
     empty = b'<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt" viewBox="0 0 1 1"/>'
-    monkeypatch.setattr("qacal.report.svg._saved", lambda ax: empty)
+    monkeypatch.setattr("qacal.report.svg._saved", lambda ax, key: empty)
 
 
 @pytest.fixture

@@ -38,18 +38,6 @@ def test_points_per_bin_is_the_smallest_that_suffices(nu, levels):
             assert b == 2 or qacal.planning.epsilon(b - 1, n, 0.05, nu, levels=levels) > target
 
 
-def test_bins_of_plain_umd():
-    for n in (50, 1000, 20000):
-        for target in (0.1, 0.2, 0.5):
-            try:
-                bins = qacal.planning.n_bins(target, n, 0.1)
-            except NotEnoughRowsError:
-                assert qacal.planning.epsilon_of_bins(1, n, 0.1) > target
-                continue
-            assert qacal.planning.epsilon_of_bins(bins, n, 0.1) <= target
-            assert bins == n // 2 or qacal.planning.epsilon_of_bins(bins + 1, n, 0.1) > target
-
-
 def test_what_cannot_be_reached_is_said():
     with pytest.raises(NotEnoughRowsError, match=r"nu is 0\.1: with a label error of nu"):
         qacal.planning.points_per_bin(0.1, 1000, 0.1, nu=0.1)
@@ -57,8 +45,6 @@ def test_what_cannot_be_reached_is_said():
         NotEnoughRowsError, match=r"100 rows cannot guarantee epsilon=0\.05: one bin of all of them gives 0\.12"
     ):
         qacal.planning.points_per_bin(0.05, 100, 0.1)
-    with pytest.raises(NotEnoughRowsError, match="not even in one bin"):
-        qacal.planning.n_bins(0.05, 100, 0.1)
 
 
 @each(
@@ -71,10 +57,6 @@ def test_what_cannot_be_reached_is_said():
         (lambda: qacal.planning.epsilon(10, 100, 0.1, nu=-1), "nu is -1"),
         (lambda: qacal.planning.epsilon(10, 1, 0.1), "n is 1"),
         (lambda: qacal.planning.points_per_bin(0, 100, 0.1), "epsilon is 0"),
-        (
-            lambda: qacal.planning.epsilon_of_bins(51, 100, 0.1),
-            "n_bins is 51; expected a whole number from 1 to n/2=50",
-        ),
         (lambda: qacal.QABinning(points_per_bin=0).fit([0.5], [1]), "points_per_bin is 0"),
         (lambda: qacal.QABinning(points_per_bin=2.5).fit([0.5], [1]), r"points_per_bin is 2\.5"),
         (lambda: qacal.QABinning(points_per_bin=1, ties="jitter").fit([0.5], [1]), "needs 2 or more"),

@@ -31,8 +31,6 @@ HOSTILE = [
 PLANNING = {
     qacal.planning.epsilon: {"points_per_bin": 10, "n": 1000, "alpha": 0.1, "nu": 0.0, "levels": 1},
     qacal.planning.points_per_bin: {"epsilon": 0.1, "n": 1000, "alpha": 0.1, "nu": 0.0, "levels": 1},
-    qacal.planning.epsilon_of_bins: {"n_bins": 4, "n": 1000, "alpha": 0.1, "nu": 0.0},
-    qacal.planning.n_bins: {"epsilon": 0.1, "n": 1000, "alpha": 0.1, "nu": 0.0},
     qacal.split: {"ids": IDS, "shares": (0.5, 0.5), "seed": 0},
     qacal.planning.nu_bound: {"proxy": H, "truth": RIGHT, "confidence": H, "points_per_bin": 50, "alpha": 0.1},
     qacal.certified_threshold: {"y_true": RIGHT, "y_prob": H, "accuracy": 0.5, "alpha": 0.1, "others": None},
@@ -42,13 +40,10 @@ MEASURES = [
     *(
         qacal.metrics.estimate_calibration_error,
         qacal.metrics.estimate_maximum_calibration_error,
-        qacal.metrics.brier_decomposition,
     ),
     *(
         qacal.metrics.calibration_error,
         qacal.metrics.maximum_calibration_error,
-        qacal.metrics.confidence_bias,
-        qacal.metrics.validity_curve,
     ),
     *(
         qacal.metrics.reliability_table,
@@ -83,7 +78,7 @@ CALIBRATORS = [
     ),
     qacal.StepBinning,
 ]
-PARTITIONS = [qacal.partitions.KDTree, qacal.BisectingTree, qacal.partitions.LearnedTree, qacal.partitions.KMeans]
+PARTITIONS = [qacal.partitions.KDTree, qacal.BisectingTree, qacal.partitions.KMeans]
 
 
 def survives(call, name):
@@ -150,12 +145,6 @@ def fitted_paths(**given):
     return qacal.QABinning().fit(H, RIGHT, groups=paths)
 
 
-def function(**given):
-    return qacal.partitions.Function(
-        **{"function": lambda rows: [0] * len(rows["question"]), "columns": ["question"], **given}
-    )
-
-
 def searched(**given):
     return qacal.Search(**{"calibration": TALLY, "tuning": TALLY, **given}).tune(qacal.QABinning())
 
@@ -171,7 +160,6 @@ CALLS = {
     "Search.tune": lambda model, calibrator: qacal.Search(TALLY, TALLY).tune(calibrator),
     "Paths": lambda model, /, **given: fitted_paths(**given),
     "Column": lambda model, name: calibrator(partition=qacal.Column(name)).fit(ANSWERS),
-    "partitions.Function": lambda model, /, **given: calibrator(partition=function(**given)).fit(ANSWERS),
     "QACalibrator": lambda model, /, **given: calibrator(**given).fit(ANSWERS),
     "QACalibrator.fit": lambda model, /, **given: calibrator().fit(**{"records": ANSWERS, **given}),
     "QACalibrator.calibrate": lambda model, /, **given: model.calibrate(**{"records": ANSWERS, **given}),

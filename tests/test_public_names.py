@@ -65,8 +65,8 @@ IN_PACKAGES = {
         "Evidence",
     ],
     "metrics": ["auroc", "brier_score", "calibration_error", "evaluate", "log_loss", "reliability_table", "sharpness"],
-    "partitions": ["BisectingTree", "Column", "Function", "KDTree", "KMeans", "LearnedTree", "Product"],
-    "planning": ["epsilon", "epsilon_of_bins", "n_bins", "nu_bound", "points_per_bin"],
+    "partitions": ["BisectingTree", "Column", "KDTree", "KMeans", "Product"],
+    "planning": ["epsilon", "nu_bound", "points_per_bin"],
 }
 
 

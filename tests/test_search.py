@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from qacal import InputError, Paths, QABinning, Search, Tally
+from qacal import InputError, Paths, QABinning, RepeatedQuestionsWarning, Search, Tally
 from qacal.calibrators import (
     HierarchicalScaling,
     Identity,
@@ -20,7 +18,6 @@ from qacal.metrics import auac, brier_score, log_loss
 from qacal.planning import Ranges
 from qacal.search import Trial, best_of
 from tests.calibrators.contract import name_of
-from tests.sizes import examples
 
 METHODS = [
     Identity(),
@@ -91,17 +88,6 @@ def test_every_trial_is_what_the_calibrator_answers(method, kind):
     assert found.best.score == pytest.approx(min(trial.score for trial in found.trials))
     answered = log_loss(tuning.with_confidence(found.calibrator.predict_tally(tuning)))
     assert answered == pytest.approx(found.best.score, rel=1e-9)
-
-
-@examples(40, 8)
-@given(st.integers(8, 150), st.integers(0, 10**6), st.lists(st.integers(1, 80), min_size=1, max_size=3, unique=True))
-def test_quick_answers_are_the_calibrators_for_any_rows(n, seed, points):
-    calibration, tuning = halves(n, seed)
-    ranges = Ranges(tuple(points), None, "")
-    for method in (QABinning(), ScalingQABinning(pooling="full"), ScalingQABinning()):
-        for trial in Search(calibration, tuning, ranges=ranges, objective="brier").tune(method).trials:
-            expected = by_hand(method, calibration, tuning, trial.cut, trial.points_per_bin)
-            assert trial.score == pytest.approx(brier_score(expected), abs=1e-9)
 
 
 def flat_rows(n, seed, names):
@@ -193,3 +179,12 @@ def test_scores_that_cannot_be_measured_are_no_choice():
     assert best_of([Trial(0, 10, nan), Trial(1, 10, 0.5)]).cut == 1
     with pytest.raises(InputError, match="no setting could be scored"):
         best_of([Trial(0, 10, nan)])
+
+
+def test_repeated_questions_are_told_once_and_not_by_every_trial():
+    h, right, paths = tree_rows(400, 1)
+    calibration = Tally.of(h[:300], right[:300], groups=paths.path[:300], ids=np.arange(300) // 2)
+    tuning = Tally.of(h[300:], right[300:], groups=paths.path[300:])
+    with pytest.warns(RepeatedQuestionsWarning) as told:
+        Search(calibration, tuning, ranges=WIDE).tune(QABinning())
+    assert len(told) == 1

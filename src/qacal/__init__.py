@@ -22,7 +22,7 @@ _HOME = {
     "BisectingTree": "partitions.bisecting",
     "Column": "partitions.column",
     "QACalibrator": "model.model",
-    "load": "model.model_set",
+    "load": "model.saved",
     "Search": "search",
     "run_experiment": "experiment",
     "embedder": "embedders",

@@ -93,12 +93,6 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         require_kind(self.calibrator, Calibrator, "calibrator", "one, such as QABinning()")
         self.partition_ = None
         if self.partition is not None and X.shape[1] > 1:
-            if self.partition.uses_labels:
-                raise InputError(
-                    f"{self.partition!r} learns groups from labels, and the same rows would calibrate: no guarantee "
-                    "would hold. Fit it on other rows and pass its groups to a calibrator, or use QACalibrator, which "
-                    "splits the rows."
-                )
             if isinstance(self.calibrator, StepBinning):
                 raise InputError(
                     "StepBinning certifies groups that were fixed without the calibration rows, and here the same rows "

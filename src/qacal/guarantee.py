@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.parameters import is_number, shown
-from qacal.storage import require
+from qacal.parameters import Between, is_number, shown
 from qacal.tally.arrays import ArrayLike, Floats
 
 # A smaller alpha, divided among many statements and inverted, would underflow.
@@ -40,16 +40,10 @@ class Certificate:
     grid : the number of declared confidence values; None if the observed values are the grid.
     """
 
-    kind: str
-    alpha: float
-    statements: float
+    kind: Literal["uniform", "conditional", "distinct", "fixed"]
+    alpha: Annotated[float, Between(_SMALLEST_ALPHA, 1)]
+    statements: Annotated[float, Between(1, np.inf)]
     grid: int | None = None
-
-    def validate(self) -> None:
-        kinds = ("uniform", "conditional", "distinct", "fixed")
-        require(self.kind in kinds, f"the certificate is {self.kind!r}; expected one of {kinds}.")
-        check_alpha(self.alpha)
-        require(1 <= self.statements < np.inf, f"statements is {self.statements}; expected 1 or more.")
 
     @property
     def tail(self) -> float:

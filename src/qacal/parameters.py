@@ -1,11 +1,14 @@
-"""get_params and set_params as in scikit-learn, without importing scikit-learn."""
+"""What parameters and saved fields may be; get_params and set_params as in scikit-learn, without importing it."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any, Self, TypeGuard
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias, TypeGuard, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qacal.errors import InputError
 
@@ -57,6 +60,123 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+# Constraints of saved fields: the annotations of fitted dataclasses and estimators say what their fields hold
+
+
+class Axes:
+    """The length of each axis: a number, or a name. Axes with the same name in one value have the same length.
+
+    may_be_empty : whether an axis may have length 0.
+    """
+
+    def __init__(self, *lengths: int | str, may_be_empty: bool = True) -> None:
+        self.lengths, self.may_be_empty = lengths, may_be_empty
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """Offsets that cut a named axis into pieces: from 0 to its length, and no piece is empty."""
+
+    axis: str
+
+
+@dataclass(frozen=True)
+class Between:
+    """Numbers from `low` to `high`; NaN is refused."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Rising:
+    """Numbers that rise along the last axis.
+
+    strictly : refuse equal neighbours.
+    within : the field with the offsets of pieces, each of which rises by itself.
+    """
+
+    strictly: bool = True
+    within: str | None = None
+
+
+MODERATE = Between(-1e300, 1e300)
+"""A line a + b x of larger numbers could overflow; no fit comes near."""
+
+FACTORS = Between(-1e50, 1e50)
+"""Products of several of these, and sums of such products, are finite."""
+
+Constraint: TypeAlias = Axes | Offsets | Between | Rising
+
+
+def in_order(constraints: Sequence[tuple[str, Constraint]]) -> list[tuple[str, Constraint]]:
+    """Return constraints in the order to check them: offsets refer to lengths, and pieces that rise to offsets."""
+    return sorted(constraints, key=lambda pair: get_args(Constraint).index(type(pair[1])))
+
+
+def require_constraints(constraints: Sequence[tuple[str, Constraint]], values: dict[str, Any], name: str = "") -> None:
+    """Raise if a field does not meet a constraint.
+
+    constraints : by the names of fields, :func:`in_order`.
+    values : of all fields.
+    name : of the value that has the fields.
+
+    >>> require_constraints([("high", Between(0, 1))], {"high": np.array([0.5, 1.5])}, "maps_")
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: maps_.high[1] is 1.5; expected 0 to 1.
+    """
+    lengths: dict[str | int, int] = {}
+    for at, constraint in constraints:
+        value, where = values[at], f"{name}.{at}" if name else at
+        if value is None:
+            continue
+        array = np.asarray(value)
+        if isinstance(constraint, Axes):
+            if array.ndim == len(constraint.lengths):
+                for axis, length in zip(constraint.lengths, array.shape, strict=True):
+                    lengths.setdefault(axis, axis if isinstance(axis, int) else length)
+            expected = [lengths.get(axis, axis) for axis in constraint.lengths]
+            require([*array.shape] == expected, f"{where} has shape {[*array.shape]}; expected {expected}.")
+            require(constraint.may_be_empty or array.size > 0, f"{where} is empty; expected one value or more.")
+        elif isinstance(constraint, Offsets):
+            end = lengths[constraint.axis]
+            is_cut = array.ndim == 1 and len(array) > 0 and array[0] == 0 and array[-1] == end and rises(array)
+            require(is_cut, f"{where} must rise from 0 to {end}, and does not.")
+        elif isinstance(constraint, Between):
+            is_good = (array >= constraint.low) & (array <= constraint.high)
+            if not is_good.all():
+                bad = int(np.argmin(is_good))
+                place = f"{where}[{bad}]" if array.ndim else where
+                raise InputError(f"{place} is {array.flat[bad]}; expected {constraint.low} to {constraint.high}.")
+        elif isinstance(constraint, Rising):
+            below, above = array[..., :-1], array[..., 1:]
+            is_rising = above > below if constraint.strictly else above >= below
+            if constraint.within is not None:
+                is_rising[values[constraint.within][1:-1] - 1] = True
+            require(bool(is_rising.all()), f"{where} must rise, and does not.")
+
+
+def rises(values: NDArray[Any]) -> bool:
+    """Return whether each value is above the one before it."""
+    return bool((values[1:] > values[:-1]).all())
+
+
+def require(condition: bool, complaint: str) -> None:
+    """Raise `InputError` unless a condition holds.
+
+    >>> require(2 + 2 == 5, "sums are off; count again.")
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: sums are off; count again.
+    """
+    if not condition:
+        raise InputError(complaint)
+
+
+# Estimators
+
+
 class HasParameters:
     """Base of everything that is configured by keyword-only hyperparameters, stored untouched.
 
@@ -99,6 +219,9 @@ class HasParameters:
         estimator = cls(**{name: value for name, value in values.items() if not name.endswith("_")})
         vars(estimator).update({name: value for name, value in values.items() if name.endswith("_")})
         return estimator
+
+    def _require_savable(self) -> None:
+        """Raise if an estimator of this class can never be saved."""
 
     def __repr__(self) -> str:
         """Show what differs from the defaults."""

@@ -1,6 +1,6 @@
 r"""Planning before any row is seen: how many rows and points per bin a guarantee needs.
 
-The paper's theorem, and its form for one pooled map: with probability :math:`1 - \alpha` over the calibration rows,
+The paper's theorem: with probability :math:`1 - \alpha` over the calibration rows,
 every bin of every group has an error of at most :math:`\epsilon`, for distinct scores (``ties="jitter"``).
 
 The paper derives its search from it. It fixes an error :math:`\epsilon` and searches the points per bin :math:`b` that
@@ -43,7 +43,7 @@ def epsilon(points_per_bin: int, n: int, alpha: float, nu: float = 0.0, *, level
 
     :math:`n/b` bounds the number of bins of one level, and :math:`L` is the number of levels of maps that may answer: 1
     if every group has its own map, 2 with the root's map, depth + 1 if groups may use any ancestor. For scaling methods
-    `n` is the half of the rows that is binned.
+    `n` is the half of the rows that is binned. For one pooled map of :math:`B` bins, :math:`b = n/B`.
 
     nu : :math:`\nu`, the largest error of proxy labels *in every group and bin*. An average over groups is not enough:
         a pooled scaler can be right on average and wrong in every group. See :func:`nu_bound`.
@@ -74,7 +74,13 @@ def points_per_bin(epsilon: float, n: int, alpha: float, nu: float = 0.0, *, lev
     [226, 293, 353]
     """
     _check_planning(n, alpha, nu, levels)
-    _check_reachable(epsilon, nu)
+    if not is_number(epsilon, 0, 1) or epsilon in (0, 1):
+        raise InputError(f"epsilon is {shown(epsilon)}; expected a number between 0 and 1, such as 0.1.")
+    if nu >= epsilon:
+        raise NotEnoughRowsError(
+            f"epsilon is {epsilon} and nu is {nu}: with a label error of nu, no error below nu is possible. "
+            "Ask for an epsilon above nu, or use better labels."
+        )
     # The error falls as b grows: there are fewer bins, with more rows in each.
     b = 2 + bisect_left(range(2, n + 1), True, key=lambda b: _error(b, n, alpha, nu, levels) <= epsilon)
     if b > n:
@@ -85,41 +91,7 @@ def points_per_bin(epsilon: float, n: int, alpha: float, nu: float = 0.0, *, lev
     return b
 
 
-def epsilon_of_bins(n_bins: int, n: int, alpha: float, nu: float = 0.0) -> float:
-    r"""Return the error that one pooled map of `n_bins` uniform-mass bins guarantees (plain UMD).
-
-    .. math:: \epsilon = \sqrt{\frac{\log(2B/\alpha)}{2(\lfloor n/B \rfloor - 1)}} + \nu
-
-    >>> round(epsilon_of_bins(4, n=1000, alpha=0.1), 4)
-    0.0938
-    """
-    _check_planning(n, alpha, nu)
-    if not is_whole(n_bins, 1, n // 2):
-        raise InputError(
-            f"n_bins is {shown(n_bins)}; expected a whole number from 1 to n/2={n // 2}, so that a bin has two rows or "
-            "more."
-        )
-    return float(np.sqrt(np.log(2 * n_bins / alpha) / (2 * (n // n_bins - 1))) + nu)
-
-
-def n_bins(epsilon: float, n: int, alpha: float, nu: float = 0.0) -> int:
-    """Return the largest number of bins with which plain UMD still guarantees `epsilon`.
-
-    >>> n_bins(0.1, n=1000, alpha=0.1)
-    4
-    """
-    _check_planning(n, alpha, nu)
-    _check_reachable(epsilon, nu)
-    too_many = bisect_left(range(1, n // 2 + 1), True, key=lambda b: epsilon_of_bins(b, n, alpha, nu) > epsilon)
-    if too_many == 0:
-        raise NotEnoughRowsError(
-            f"{n} rows cannot guarantee epsilon={epsilon}, not even in one bin. "
-            "Ask for a larger epsilon or alpha, or label more rows."
-        )
-    return too_many
-
-
-def _check_planning(n: int, alpha: float, nu: float, levels: int = 1) -> None:
+def _check_planning(n: int, alpha: float, nu: float, levels: int) -> None:
     if not is_whole(n, 2):
         raise InputError(f"n is {shown(n)}; a guarantee needs a whole number of 2 calibration rows or more.")
     if not is_whole(levels, 1):
@@ -127,16 +99,6 @@ def _check_planning(n: int, alpha: float, nu: float, levels: int = 1) -> None:
     check_alpha(alpha)
     if not is_number(nu, 0, 1):
         raise InputError(f"nu is {shown(nu)}; expected 0 to 1.")
-
-
-def _check_reachable(epsilon: float, nu: float) -> None:
-    if not is_number(epsilon, 0, 1) or epsilon in (0, 1):
-        raise InputError(f"epsilon is {shown(epsilon)}; expected a number between 0 and 1, such as 0.1.")
-    if nu >= epsilon:
-        raise NotEnoughRowsError(
-            f"epsilon is {epsilon} and nu is {nu}: with a label error of nu, no error below nu is possible. "
-            "Ask for an epsilon above nu, or use better labels."
-        )
 
 
 # nu: the error of proxy labels.

@@ -1,18 +1,12 @@
 r"""Search depth and points per bin: fit on calibration rows, choose on tuning rows.
 
-Both samples are tallies over the same groups, and the search works on their cells:
-
-- The tally of a tree rolls up to every depth, so one tally serves all depths.
-- The bins of a group depend only on points per bin :math:`b`, so they are made once for every (depth, :math:`b`), and
-  each tuning cell looks up its bin once. Methods that bin the same rows share both.
-- A group with fewer than :math:`b` rows uses its nearest ancestor with enough. So its answer at depth :math:`d` comes
-  from the deepest level up to :math:`d` at which it has enough rows.
-
-The calibrator then fits the chosen setting itself, so the search leaves nothing to save.
+Both samples are tallies over the same groups. The tally of a tree rolls up to every depth, so one tally serves all
+depths, and a fit takes milliseconds: it works on cells, not on rows.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,18 +15,14 @@ from typing import TypeAlias
 import numpy as np
 
 from qacal.calibrators.base import Calibrator, Rows
-from qacal.calibrators.binning import BinningCalibrator
-from qacal.errors import InputError
+from qacal.errors import InputError, RepeatedQuestionsWarning
 from qacal.metrics.calibration import calibration_error
 from qacal.metrics.proper_scores import brier_score, log_loss
 from qacal.metrics.selective import auac
 from qacal.parameters import require_kind, shown
 from qacal.planning import Ranges, search_ranges
-from qacal.tally.arrays import Floats, Ints, seven_decimals
-from qacal.tally.bins import Bins, group_runs, mass_bins
-from qacal.tally.cells import snap
+from qacal.tally.arrays import Floats
 from qacal.tally.groups import NO_GROUP, GroupColumn
-from qacal.tally.lookup import search_within
 from qacal.tally.tally import Tally
 
 Cut: TypeAlias = int | str
@@ -139,7 +129,6 @@ class Search:
         self.progress = progress
         counts = [groups for _, groups in self.sizes]
         self.ranges = ranges if isinstance(ranges, Ranges) else ranges(calibration.n, counts)
-        self._levels: dict[tuple[bool, float | None, Cut], _Level] = {}
 
     def tune(self, calibrator: Calibrator) -> Tuned:
         """Try all settings of a calibrator, and return the best one fitted on the calibration rows."""
@@ -191,56 +180,26 @@ class Search:
         if uses_groups and self.keeps_groups and not self._is_tree and len(cuts) > 1:
             cuts = cuts[1:]
         for done, (cut, groups) in enumerate(cuts):
-            if isinstance(calibrator, BinningCalibrator) and calibrator.ties == "merge":
-                answers = self._answers_of_bins(calibrator, cut, groups)
-            else:
-                answers = self._answers_of_fits(calibrator, cut, groups)
-            for b, confidence in answers:
+            for b, confidence in self._answers(calibrator, cut, groups):
                 yield Trial(cut, b, OBJECTIVES[self.objective](self, confidence))
             if self.progress is not None:
                 self.progress(done + 1, len(cuts))
 
-    # Any calibrator: fit it
-
-    def _answers_of_fits(self, calibrator: Calibrator, cut: Cut, groups: int) -> Iterator[tuple[int | None, Floats]]:
+    def _answers(self, calibrator: Calibrator, cut: Cut, groups: int) -> Iterator[tuple[int | None, Floats]]:
+        """Yield the points per bin to try, with the answers for all tuning cells."""
         calibration = self.at(self.calibration, cut)
         rows = Rows(self.tuning.confidence, self._groups(cut), self.tuning.tie)
-        has_bins = "points_per_bin" in calibrator.get_params()
-        for b in self._admitted(calibration.n, groups) if has_bins else [None]:
-            fitted = _configured(calibrator, None, b).fit_tally(calibration)
+        tried: list[int | None] = [None]
+        if "points_per_bin" in calibrator.get_params():
+            is_half = not getattr(calibrator, "cross_fit", True)  # a curve is fitted on the other half
+            binned = calibration.fold(1, of=2).n if is_half and calibration.block is not None else calibration.n
+            tried = [b for b in self.ranges.points_per_bin if groups == 1 or self.ranges.admits(binned, groups, b)]
+        for b in tried:
+            with warnings.catch_warnings():
+                # The fit of the best setting warns once.
+                warnings.simplefilter("ignore", RepeatedQuestionsWarning)
+                fitted = _configured(calibrator, None, b).fit_tally(calibration)
             yield b, fitted._fitted_maps().apply(rows)
-
-    # Bins: make them once
-
-    def _answers_of_bins(
-        self, calibrator: BinningCalibrator, cut: Cut, groups: int
-    ) -> Iterator[tuple[int | None, Floats]]:
-        labels, targets = calibrator._targets(calibrator._relevant(self.at(self.calibration, cut)))
-        # The cuts from the root to this one: each may answer for a group.
-        chain: list[Cut] = [*range(int(cut) + 1)] if self._is_tree else [*dict.fromkeys([ROOT, cut])]
-        levels = [self._level(calibrator, labels, level) for level in chain]
-        flat_targets = [_flat(targets, level) for level in chain]
-        for b in self._admitted(labels.n, groups):
-            root = confidence = levels[0].answers(b, flat_targets[0])
-            for level, flat in zip(levels[1:], flat_targets[1:], strict=True):
-                confidence = np.where(level.rows >= b, level.answers(b, flat), confidence)
-            yield b, np.where(levels[-1].is_outside, root, confidence)
-
-    def _admitted(self, rows: int, groups: int) -> Sequence[int]:
-        return [b for b in self.ranges.points_per_bin if groups == 1 or self.ranges.admits(rows, groups, b)]
-
-    def _level(self, calibrator: BinningCalibrator, labels: Tally, cut: Cut) -> _Level:
-        key = (calibrator._bins_half, labels.resolution, cut)
-        if key not in self._levels:
-            self._levels[key] = _Level(_flat(labels, cut), self.tuning.confidence, self._codes(cut))
-        return self._levels[key]
-
-    def _codes(self, cut: Cut) -> Ints | None:
-        """Return the group of each tuning cell, in the codes of the calibration rows."""
-        groups = self._groups(cut)
-        if groups is None or self._is_tree:
-            return None if groups is None else groups.leaves()
-        return self.calibration.partitions[str(cut)].encode(groups, len(groups)).leaves()
 
     def _groups(self, cut: Cut) -> GroupColumn | None:
         """Return the groups of the tuning cells."""
@@ -249,46 +208,6 @@ class Search:
         if self._is_tree:
             return next(iter(self.tuning.partitions.values())).at_depth(int(cut))
         return self.tuning.partitions[str(cut)]
-
-
-class _Level:
-    """The groups of one cut: their calibration rows, and the bin of each tuning cell.
-
-    rows : number of calibration rows in the group of each tuning cell; 0 if it has no group.
-    is_outside : whether it has no group.
-    """
-
-    def __init__(self, labels: Tally, confidence: Floats, codes: Ints | None) -> None:
-        self._labels = labels
-        resolution = labels.resolution
-        self._confidence = seven_decimals(confidence) if resolution is None else snap(confidence, resolution)
-        groups, first, last = group_runs(labels)
-        self._first = first
-        self._places: dict[int, tuple[Bins, Ints]] = {}
-        if codes is None:
-            self._run = np.zeros(len(confidence), dtype=np.int64)
-            self.rows = np.full(len(confidence), labels.n)
-            self.is_outside = np.zeros(len(confidence), dtype=bool)
-            return
-        through = np.concatenate([[0], np.cumsum(labels.rows)])
-        self._run = np.minimum(np.searchsorted(groups, codes), len(groups) - 1)
-        self.is_outside = codes == NO_GROUP
-        is_known = (groups[self._run] == codes) & ~self.is_outside
-        self.rows = np.where(is_known, (through[last] - through[first])[self._run], 0)
-
-    def answers(self, points_per_bin: int, targets: Tally) -> Floats:
-        """Return the answer for each tuning cell: the mean of these targets in its bin."""
-        bins, place = self._bins(points_per_bin)
-        return np.clip(bins.sum(targets.wt) / bins.sum(targets.w), 0.0, 1.0)[place]
-
-    def _bins(self, points_per_bin: int) -> tuple[Bins, Ints]:
-        if points_per_bin not in self._places:
-            bins = mass_bins(self._labels, points_per_bin)
-            first = np.searchsorted(bins.start, self._first)
-            last = np.append(first[1:], len(bins)) - 1
-            place = search_within(bins.top, self._confidence, first[self._run], last[self._run])
-            self._places[points_per_bin] = bins, place
-        return self._places[points_per_bin]
 
 
 def _flat(tally: Tally, cut: Cut) -> Tally:

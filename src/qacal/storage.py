@@ -4,7 +4,8 @@ A *value* is a frozen dataclass, or an estimator (:class:`~qacal.parameters.HasP
 lists. Its annotations are its schema: those of its fields, or of its parameters and of its attributes that end in an
 underscore. An annotation is an array (``Floats``), a dataclass, an estimator, a tuple or mapping of these, a bool, int,
 float or str, a ``Literal``, or ``Any``, which is a label (text or a number); each may be ``| None``. A
-``Mapping[str, Any]`` holds any JSON.
+``Mapping[str, Any]`` holds any JSON. ``Annotated`` adds constraints (:mod:`qacal.parameters`) that a saved field meets.
+What these cannot say, a method ``_validate()`` checks.
 
 A folder has a *document* (``model.json``) and the folders that the document names: one of arrays
 (``arrays-1f2e3d4c/*.npy``), or folders of other models. The document is JSON: the `schema` number of this layout, the
@@ -13,8 +14,9 @@ of all that. Saving writes new folders first. Then the document that names them 
 step, and the old folders are removed. A save that is killed leaves the old model or the new one.
 
 Loading trusts nothing. A digest detects damage, not malice. So loading follows no links, allocates no more than a
-bound, builds only listed classes from values of the declared types, and lets the value ``validate()`` itself. After
-that, its arrays have the shapes that lookups need, its numbers are finite, and its probabilities are in [0, 1].
+bound, builds only listed classes from values of the declared types, and checks the constraints of every part before it
+builds the part. After that, arrays have the shapes that lookups need, numbers are finite, and probabilities are in
+[0, 1].
 """
 
 from __future__ import annotations
@@ -44,13 +46,13 @@ from numpy.typing import NDArray
 
 import qacal
 from qacal.errors import ArtifactError, InputError, QacalError, some_of
-from qacal.parameters import HasParameters, is_whole
+from qacal.parameters import Constraint, HasParameters, in_order, is_whole, require, require_constraints
 
 T = TypeVar("T")
 Plain: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
-SCHEMA = 5
+SCHEMA = 6
 MODEL = "model.json"
 MODEL_SET = "models.json"
 
@@ -61,7 +63,6 @@ _LARGEST = 2**31  # bytes of all arrays
 _LARGEST_DOCUMENT = 64 * 2**20
 _LARGEST_INTEGER = 2**1000  # 300 digits; Python reads and writes 4,300
 _DEEPEST = 50
-_MODERATE = 1e300  # a line a + b x of larger numbers could overflow; no fit comes near
 
 _ARRAY_NAME = re.compile(r"[a-z0-9_][a-z0-9_.]{0,99}")
 _FOLDER = re.compile("(arrays|[0-9]+)-[0-9a-f]{8}")
@@ -78,7 +79,7 @@ def flatten(value: Any, classes: Collection[type] = ()) -> tuple[Plain, Arrays]:
 
     classes : the classes that estimators may have.
 
-    >>> from qacal.tally.lookup import GroupIndex
+    >>> from qacal.tally.groups import GroupIndex
     >>> flatten(GroupIndex(np.array([3, 7]), np.array([1, 2])))
     ({}, {'codes': array([3, 7]), 'entries': array([1, 2])})
     """
@@ -107,6 +108,7 @@ def flatten(value: Any, classes: Collection[type] = ()) -> tuple[Plain, Arrays]:
         plain: Plain = {}
         kind: Any = type(value)
         if _is_estimator(kind):
+            value._require_savable()
             known = ", ".join(one.__name__ for one in classes)
             require(kind in classes, f"{kind.__name__} is not one of the classes that are saved: {known}.")
             plain["class"] = kind.__name__
@@ -120,7 +122,16 @@ def flatten(value: Any, classes: Collection[type] = ()) -> tuple[Plain, Arrays]:
 
 
 def unflatten(kind: type, plain: Any, arrays: Arrays, classes: Collection[type] = ()) -> Any:
-    """Return the value that :func:`flatten` took; raise if a part is missing, unknown or of another type."""
+    """Return the value that :func:`flatten` took.
+
+    Raise if a part is missing, unknown, of another type, or does not meet its constraints.
+
+    >>> from qacal.tally.groups import GroupIndex
+    >>> unflatten(GroupIndex, {}, {"codes": np.array([7, 3]), "entries": np.array([1, 2])})
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: codes must rise, and does not.
+    """
     left = dict(arrays)
 
     def build(kind: Any, plain: Any, name: str) -> Any:
@@ -164,7 +175,11 @@ def unflatten(kind: type, plain: Any, arrays: Arrays, classes: Collection[type] 
         odd = {*plain} ^ expected
         require(not odd, f"{name or 'value'} lacks or adds {sorted(odd)[:5]}.")
         values = {at: build(inner, plain.get(at), _inside(name, at)) for at, inner in schema.items()}
-        return kind._restored(values) if is_estimator else kind(**values)
+        require_constraints(_constraints(kind), values, name)
+        value = kind._restored(values) if is_estimator else kind(**values)
+        if hasattr(value, "_validate"):
+            value._validate()
+        return value
 
     value = build(kind, plain, "")
     require(not left, f"there are arrays {sorted(left)[:5]}, which belong to nothing.")
@@ -188,11 +203,20 @@ def _scalar(value: Any, options: tuple[Any, ...], name: str) -> Any:
 @cache
 def _schema(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    if is_dataclass(kind):
+    if not _is_estimator(kind):
         return {field.name: hints[field.name] for field in fields(kind) if field.init}
     parameters = [one for one in inspect.signature(kind).parameters.values() if one.kind is not one.VAR_POSITIONAL]
     taken = get_type_hints(kind.__init__)
     return {one.name: taken[one.name] for one in parameters} | {at: hints[at] for at in hints if at.endswith("_")}
+
+
+@cache
+def _constraints(kind: Any) -> list[tuple[str, Constraint]]:
+    """Return the fields with constraints, each with its constraint, in the order to check them."""
+    hints = get_type_hints(kind, include_extras=True)
+    return in_order(
+        [(at, one) for at in _schema(kind) if at in hints for one in getattr(hints[at], "__metadata__", ())]
+    )
 
 
 def _options(kind: Any) -> tuple[Any, ...]:
@@ -286,7 +310,6 @@ def save(
     An older model at `path` is replaced in one step, while others may load it. Anything else raises and is not touched.
 
     path : its parent must exist.
-    value : has a method `validate`, which is called before saving and after loading.
     classes : the classes that its estimators may have.
     document : the name of the document.
     parts : functions that each write one folder.
@@ -304,7 +327,6 @@ def save(
     try:
         _require_replaceable(target, document)
         is_new = not target.exists()
-        value.validate()
         plain, arrays = flatten(value, classes)
         unflatten(type(value), plain, arrays, classes)  # what cannot be loaded is not saved
         require_plain(plain, "value")
@@ -496,7 +518,6 @@ def _loaded(home: Path, data: bytes, kind: type, classes: Collection[type]) -> t
             folder, *folders = folders
             arrays = {name: _array(folder, name, entry) for name, entry in content["arrays"].items()}
         value = unflatten(kind, content["value"], arrays, classes)
-        value.validate()
     except InputError as error:
         raise ArtifactError(f"{home} holds no sound model: {error} Copy the model again, or refit.") from error
     return value, folders
@@ -555,70 +576,3 @@ def _read(path: Path, most: int) -> bytes:
             return file.read(most)
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}. Copy the model again, or refit.") from error
-
-
-# Checks for validate()
-
-
-def require(condition: bool, complaint: str) -> None:
-    """Raise `InputError` unless a condition holds.
-
-    >>> require(2 + 2 == 5, "sums are off; count again.")
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: sums are off; count again.
-    """
-    if not condition:
-        raise InputError(complaint)
-
-
-def require_columns(length: int, /, **columns: NDArray[Any]) -> None:
-    """Raise unless each column is flat and has this length."""
-    for name, column in columns.items():
-        require(column.shape == (length,), f"{name} has shape {column.shape}; expected {length} values.")
-
-
-def require_between(low: float, high: float, /, **columns: NDArray[Any]) -> None:
-    """Raise if a value is NaN or outside [low, high].
-
-    >>> require_between(0, 1, value=np.array([0.5, 1.5]))
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: value[1] is 1.5; expected 0 to 1.
-    """
-    for name, column in columns.items():
-        bad = ~((column >= low) & (column <= high))
-        if bad.any():
-            at = int(np.argmax(bad))
-            raise InputError(f"{name}[{at}] is {column.flat[at]}; expected {low} to {high}.")
-
-
-def require_moderate(**columns: NDArray[Any] | float) -> None:
-    """Raise if a number is not finite, or so large that sums and products could overflow."""
-    require_between(-_MODERATE, _MODERATE, **{name: np.asarray(column) for name, column in columns.items()})
-
-
-def require_offsets(offset: NDArray[np.int64], pieces: int, end: int) -> None:
-    """Raise unless offsets cut ``range(end)`` into this number of pieces, none of them empty."""
-    require_columns(pieces + 1, offset=offset)
-    is_cut = offset[0] == 0 and offset[-1] == end and rises(offset)
-    require(is_cut, f"offset must rise from 0 to {end}, and does not.")
-
-
-def rises(values: NDArray[Any]) -> bool:
-    """Return whether each value is above the one before it."""
-    return bool((values[1:] > values[:-1]).all())
-
-
-def rises_within(offset: NDArray[np.int64], *keys: NDArray[Any]) -> bool:
-    """Return whether the tuples of keys rise within each piece.
-
-    >>> rises_within(np.array([0, 2, 3]), np.array([.2, .8, .1]))
-    True
-    """
-    above = np.zeros(len(keys[0]) - 1, dtype=bool)
-    for key in reversed(keys):
-        above = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & above)
-    is_start = np.zeros(len(keys[0]), dtype=bool)
-    is_start[offset[:-1]] = True
-    return bool((above | is_start[1:]).all())

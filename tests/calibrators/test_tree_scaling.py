@@ -9,7 +9,7 @@ from qacal.calibrators import HierarchicalScaling, TreeScaling
 from qacal.calibrators.mixed import tree as tree_laplace
 from qacal.calibrators.mixed.common import Runs, matrix
 from qacal.calibrators.mixed.flat import fit_hierarchical
-from qacal.calibrators.mixed.nodes import Addresses, nodes_of
+from qacal.calibrators.mixed.nodes import nodes_of
 from qacal.calibrators.mixed.tree import (
     Cells,
     covariance_of,
@@ -22,6 +22,7 @@ from qacal.calibrators.mixed.tree import (
 from qacal.calibrators.mixed.tree import evaluate as evaluate_from
 from qacal.tally.groups import as_grouping
 from qacal.tally.isotonic import isotonic_shape
+from tests.rebuilt import rebuilt
 
 THETAS = [[0.3, 1.0, 0.5, -0.2, 0.4], [0.0, 0.2, 0.6, 0.4, 0.0], [-0.5, 1.0, 0.0, 0.0, 0.7], [0.1, 0.9, 0.0, 0.0, 0.0]]
 
@@ -46,7 +47,7 @@ def as_cells(x, t, groups, w=None, max_depth=None):
     """The arguments of `fit_tree`, one row a cell."""
     column = as_grouping(groups, len(x))
     nodes = nodes_of(column, max_depth)
-    node = Addresses.of(nodes, column, max_depth).find(column)
+    node = nodes.find(column)
     w = np.ones(len(x)) if w is None else w
     order = np.lexsort((x, node))
     return x[order], w[order], (w * t)[order], node[order], nodes
@@ -274,7 +275,7 @@ def test_the_shape_rises_and_has_a_logit_everywhere():
         h = rng.random(n)
         for right in (np.zeros(n), np.ones(n), (h > 0.5).astype(float), rng.random(n) < h):
             shape = isotonic_shape(Tally.of(h, right))
-            shape.validate()
+            rebuilt(shape)
             assert np.abs(shape.score).max() <= np.log(n + 1) + 1e-9
             assert (np.diff(shape.apply(np.linspace(0, 1, 101))) >= 0).all()
 
@@ -298,7 +299,7 @@ def test_maps_that_no_fit_made_are_refused():
     from dataclasses import replace
 
     maps = branching().maps_
-    maps.validate()
+    rebuilt(maps)
     for change in (
         {"intercept": maps.intercept + 1},
         {"rows": maps.rows[:-1]},
@@ -308,7 +309,7 @@ def test_maps_that_no_fit_made_are_refused():
         {"fit": replace(maps.fit, effects=maps.fit.effects[:-1])},
     ):
         with pytest.raises(InputError):
-            replace(maps, **change).validate()
+            rebuilt(replace(maps, **change))
 
 
 def test_unknown_features_are_refused():

@@ -77,12 +77,6 @@ def test_what_a_person_says_is_taken():
     assert found(rows, confidence="konf").names["confidence"] == "confidence"
 
 
-def test_ids_are_guessed_only_where_they_tell_more_than_the_text():
-    rows = labelled(100)
-    assert "id" not in found([{**row, "qid": i} for i, row in enumerate(rows)]).names
-    assert found([{**row, "qid": i // 2} for i, row in enumerate(rows)]).mapping == {"id": "qid"}
-
-
 def test_confidences_in_words_are_found():
     rows = changed(labelled(), "confidence", lambda c: "high" if c > 0.7 else "low")
     assert found(renamed(rows, confidence="certainty")).mapping == {"confidence": "certainty"}

@@ -228,12 +228,6 @@ def test_plan():
     assert "500 rows cannot guarantee epsilon=0.01" in err
 
 
-def test_what_a_fit_has_achieved(folder):
-    found = json.loads(ok("plan", "--model", folder / "model", "--json"))
-    assert 0 < found["median_epsilon_of_a_row"] <= found["largest_epsilon"] < 1
-    assert found["alpha"] == 0.1
-
-
 def test_export(folder, tmp_path):
     ok("fit", folder / "answers.parquet", "-o", tmp_path / "model", "--calibrator", "tree-binning")
     assert ok("export", tmp_path / "model", "--to", "sql").startswith("CAST(CASE")
@@ -296,16 +290,12 @@ def test_wrong_use_has_its_own_exit_code(folder):
         assert "Error" in err
 
 
-def test_a_column_that_qacal_does_not_have_comes_with_the_one_that_is_meant():
-    for pair, meant in (
-        ("frage=prompt", "question=prompt"),
-        ("prompt_text=question", "question=prompt_text"),
-        ("konfidenz=score", "confidence=score"),
-    ):
-        code, _, err = run("fit", "x.csv", "-o", "m", "--column", pair)
-        assert code == 2
-        assert f"there is no column {pair.partition('=')[0]} to map; expected one of id, question, answer" in err
-        assert f"Did you mean {meant}?" in " ".join(err.split())
+def test_a_column_that_qacal_does_not_have():
+    code, _, err = run("fit", "x.csv", "-o", "m", "--column", "prompt_text=question")
+    assert code == 2
+    said = "there is no column prompt_text to map; expected one of id, question, answer"
+    assert said in err
+    assert "Did you mean question=prompt_text?" in " ".join(err.split())
 
 
 def test_bad_input_says_what_and_where(folder, tmp_path):

@@ -57,7 +57,7 @@ def test_intervals_stay_whole_and_words_are_broken_sooner():
     assert "none seen" not in text
     header = ("group", "rows", "accuracy", "before", "error before")
     groups = TextTable("groups", header, [("x" * 35, *["0.1"] * 3, "none seen")])
-    assert "none seen" in shown(groups, 80)  # narrow gaps come first
+    assert "none seen" in shown(groups, 80)  # there is room
 
 
 def test_a_word_that_fits_nowhere_is_broken_and_whole():

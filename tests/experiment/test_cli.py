@@ -49,8 +49,8 @@ def test_from_text(tmp_path):
 
 
 def test_four_betas_in_one_command(file, tmp_path):
-    two = ("--embedder", "column:embedding,column:other", "--seeds", "1", "--by", "model")
-    ok("experiment", file, "--output", tmp_path / "out", "--varying-beta", *two)
+    two = ("--embedder", "column:embedding,column:other", "--partition", "kdtree,kmeans")
+    ok("experiment", file, "--output", tmp_path / "out", *two, "--seeds", "1", "--by", "model")
     found = pl.read_parquet(tmp_path / "out" / "results.parquet")
     assert sorted(found.select("beta_emb", "beta_bin").unique().rows()) == [
         ("column:embedding", "kdtree"), ("column:embedding", "kmeans"),
@@ -87,7 +87,6 @@ def test_wrong_use_and_bad_input_leave_nothing(file, tmp_path):
     (tmp_path / "mine" / "thesis.tex").write_text("dear")
     for arguments, code, said in (
         (("--partition", "magic"), 2, "names no partition"),
-        (("--varying-beta", "--embedder", "static"), 2, "two embedders"),
         (("--by", "model,colour"), 1, "no column 'colour'"),
         (("--group-column", "id", "--by", "model"), 1, "no block can be run"),
         (("--objective", "fame", "--by", "model"), 2, "--objective is 'fame'; expected one of log-loss, brier, auac"),

@@ -125,11 +125,9 @@ def test_other_partitions(partition):
 
 def test_the_common_groups_have_thirty_rows_on_average():
     paths = Paths(np.arange(1000) % 64, np.full(1000, 7), 6)
-    cut, codes = common_groups(paths, 1000)
-    assert (cut, len(np.unique(codes))) == (5, 32)
-    cut, codes = common_groups({"9": np.arange(100) % 9, "3": np.arange(100) % 3}, 100)
-    assert (cut, len(np.unique(codes))) == ("3", 3)
-    assert common_groups(Paths(np.zeros(10, dtype=int), np.full(10, 2), 1), 10)[0] in (0, 1)
+    assert len(np.unique(common_groups(paths, 1000))) == 32
+    assert len(np.unique(common_groups({"9": np.arange(100) % 9, "3": np.arange(100) % 3}, 100))) == 3
+    assert len(np.unique(common_groups(Paths(np.zeros(10, dtype=int), np.full(10, 2), 1), 10))) == 1
 
 
 def test_the_papers_objective_and_ranges():

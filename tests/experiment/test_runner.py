@@ -9,10 +9,8 @@ import polars as pl
 import pytest
 
 from qacal import InputError, run_experiment
-from qacal.experiment.measures import COLUMNS
-from qacal.experiment.tables import _cell
+from qacal.experiment.tables import COLUMNS, _cell
 from qacal.partitions import KDTree
-from qacal.records.reading import Reading
 from tests.experiment.rows import vectors_and_labels
 
 OPTIONS = {"embedders": ["column:embedding"], "partitions": ["kdtree:2"], "seeds": 2}
@@ -32,7 +30,7 @@ def test_a_block_for_every_combination():
     rows = two_llms().with_columns(dataset=pl.Series(np.tile(["a", "b"], 800)))
     found = run_experiment(rows, by=["model", "dataset"], **OPTIONS)
     tables = found.tables()
-    assert [table.lines[0].names[:2] for table in tables] == [
+    assert [table.names for table in tables] == [
         ("parrot-1", "a"), ("parrot-1", "b"), ("parrot-2", "a"), ("parrot-2", "b")
     ]  # fmt: skip
     assert tables[0].titles[:4] == ("LLM", "Dataset", "Calibrator", "CE(h;β)")
@@ -129,20 +127,8 @@ def test_blocks_that_cannot_be_run_leave_a_note():
     assert "model perfect was left out: all answers are correct; there is nothing to calibrate" in notes
 
 
-def test_an_llm_without_a_usable_row_is_named():
-    rows = two_llms().with_columns(
-        confidence=pl.when(pl.col("model") == "parrot-2").then(None).otherwise(pl.col("confidence"))
-    )
-    with pytest.raises(InputError, match="confidence is missing"):
-        run_experiment(rows, by=["model"], **OPTIONS)
-    left_out = []
-    found = run_experiment(rows, by=["model"], reading=Reading(on_fault=left_out.append, max_bad=0.6), **OPTIONS)
-    assert len(left_out) == 800
-    assert "model parrot-2: no row can be used." in found.notes
-
-
 def test_refusals():
-    rows = vectors_and_labels(600)
+    rows = vectors_and_labels(600).with_columns(tags=pl.lit(["a"]), gap=pl.lit(None, dtype=pl.String))
     for bad, said in (
         (rows.drop("correct"), "no column 'correct'"),
         (rows.with_columns(correct=pl.lit(0)), "all answers are wrong"),
@@ -155,13 +141,15 @@ def test_refusals():
         ({"label": "id"}, "the column id has 600 values in 600 rows"),
         ({"label": "colour"}, "colour"),
         ({"by": ["colour"]}, "colour"),
+        ({"by": ["tags"]}, r"\['a'\] cannot separate rows; expected a column of text or whole numbers"),
+        ({"by": ["gap"]}, "row 1: gap is missing; it is a column that --by names"),
         ({"objective": "fame"}, "objective is 'fame'"),
         ({"search": "deep"}, "search is 'deep'"),
         ({"seeds": 0}, "seeds is 0"),
         ({"alpha": 2.0}, "alpha is 2.0"),
         ({"partitions": ["forest"]}, "names no partition"),
         ({"partitions": ["column:kind*kdtree:2"]}, "cannot be searched"),
-        ({"partitions": [len]}, "cannot be searched"),
+        ({"partitions": [len]}, "is not a partition"),
         ({"partitions": [KDTree(max_depth="deep")]}, "max_depth is 'deep'"),
         ({"partitions": [KDTree(axes="x")]}, "axes is 'x'"),
         ({"ties": "random"}, "ties is 'random'; expected merge or jitter"),
@@ -188,16 +176,6 @@ def test_results_behind_a_link_are_renewed_where_they_are(tmp_path):
     once_run().write(tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real" / "results.md").is_file()
-
-
-def test_a_block_of_which_nothing_is_left_is_named_by_all_its_columns():
-    rows = two_llms().with_columns(dataset=pl.Series(np.tile(["a", "b"], 800)))
-    lost = (pl.col("model") == "parrot-2") & (pl.col("dataset") == "b")
-    rows = rows.with_columns(confidence=pl.when(lost).then(None).otherwise(pl.col("confidence")))
-    found = run_experiment(
-        rows, by=["model", "dataset"], reading=Reading(on_fault=lambda fault: None, max_bad=0.6), **OPTIONS
-    )
-    assert "model parrot-2, dataset b: no row can be used." in found.notes
 
 
 def test_names_of_blocks_cannot_meet_those_of_results_or_break_a_table():
@@ -259,8 +237,8 @@ def test_every_beta_has_a_mean_over_blocks_of_its_own():
         partitions=["kdtree:2", "kmeans:4"],
         seeds=1,
     )
-    assert [table.lines[0].names for table in found.overview()] == [
-        ("column:embedding", "kdtree:2", "QAB"), ("column:embedding", "kmeans:4", "QAB")
+    assert [table.names for table in found.overview()] == [
+        ("column:embedding", "kdtree:2"), ("column:embedding", "kmeans:4")
     ]  # fmt: skip
 
 
@@ -272,6 +250,7 @@ def test_every_beta_has_a_mean_over_blocks_of_its_own():
         ("embedders", "static"),
         ("partitions", True),
         ("partitions", KDTree()),
+        ("partitions", []),
         ("label", [1]),
     ],
 )

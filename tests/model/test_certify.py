@@ -93,7 +93,7 @@ def test_the_command_does_what_the_library_does(tmp_path):
 @pytest.mark.filterwarnings("ignore::qacal.RepeatedQuestionsWarning")
 def test_exact_copies_are_counted_in_both_files():
     learn, certify = answers(600, seed=1), people(300, seed=2)
-    model = QACalibrator(partition="learned:1", calibrator=QABinning(points_per_bin=50))
+    model = QACalibrator(partition="bisecting:1", calibrator=QABinning(points_per_bin=50))
     with pytest.warns(QacalWarning, match="exact cop") as warned:
         model.fit([*learn, *learn[:3]], certify_records=[*certify, certify[0]])
     said = [str(warning.message).partition(" (")[0] for warning in warned]

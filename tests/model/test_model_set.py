@@ -12,9 +12,10 @@ import pytest
 from qacal import Column, InputError, LearnedScore, QABinning, QACalibrator, load
 from qacal.errors import ArtifactError
 from qacal.model import model_set
-from qacal.model.model_set import MODEL_SET, ModelSet, fit_set, load_one
+from qacal.model.model_set import ModelSet, fit_set
+from qacal.model.saved import load_one
 from qacal.records.table import as_table
-from qacal.storage import digest
+from qacal.storage import MODEL_SET, digest
 from tests.answers import answers
 
 LIKE = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=20))
@@ -164,7 +165,7 @@ FIRST_ANSWER = """
 import sys
 import polars as pl
 from qacal.embedders import StaticEmbedder
-from qacal.model.model_set import load
+from qacal.model.saved import load
 
 model = load(sys.argv[1], warm=True)
 del StaticEmbedder.__init__  # what is loaded now has no weights

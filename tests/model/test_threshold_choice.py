@@ -166,8 +166,7 @@ def test_a_new_fit_forgets_the_threshold(tmp_path):
 
 def test_what_is_wanted_must_make_sense(model):
     for options, said in (
-        ({}, "an accuracy"),
-        ({"accuracy": 0.9, "risk": 0.1}, "one of the two"),
+        ({}, "give an accuracy"),
         ({"wrong": 5}, "both costs"),
         ({"wrong": 5, "abstain": 1, "accuracy": 0.9}, "both costs"),
         ({"wrong": 5, "abstain": 1, "per_group": True}, "one threshold for all groups"),

@@ -21,22 +21,6 @@ def grid(seed, n=40, width=3):
     return np.round(rng.normal(size=(n, width)), rng.integers(0, 2))
 
 
-def learned_from(partition, Z):
-    """Return a fitted copy of a partition; with labels that have to do with the vectors, if it takes labels."""
-    return partition.clone().fit(Z, **(labels(Z) if partition.uses_labels else {}))
-
-
-def labels(Z):
-    """Stated confidences, and which answers were right: more of them where the first coordinate is above zero."""
-    try:
-        first = np.array(Z, dtype=np.float64)[:, 0]
-    except (TypeError, ValueError, IndexError):  # no vectors; what is known of them does not matter
-        first = np.zeros(1)
-    rng = np.random.default_rng(len(first))
-    confidence = rng.choice([0.7, 0.8, 1.0], max(len(first), 1))
-    return {"confidence": confidence, "correct": np.resize(rng.random(len(first)) + (first > 0) > 0.8, len(confidence))}
-
-
 AWKWARD = {
     "one row": np.array([[1.0, -2.0, 0.5]]),
     "constant": np.full((20, 3), 0.1),
@@ -47,5 +31,6 @@ AWKWARD = {
     "far from zero": np.random.default_rng(0).normal(size=(50, 3)) + 1e6,
     "tiny": np.random.default_rng(0).normal(size=(50, 3)) * 1e-150,
     "huge": np.random.default_rng(0).normal(size=(50, 3)) * 1e90,
+    "at right angles": np.eye(6)[np.arange(60) % 6],
     "wider than long": np.random.default_rng(0).normal(size=(4, 30)),
 }

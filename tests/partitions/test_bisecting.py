@@ -152,12 +152,8 @@ def test_nodes_of_equal_rows_do_not_split():
     Z = np.repeat([[0.0, 0.0], [1.0, 2.0]], 10, axis=0)
     tree = BisectingTree(max_depth=3).fit(Z)
     assert tree.assign(Z).tolist() == [0] * 10 + [4] * 10
-    assert tree.describe()["levels"] == [
-        {"depth": 1, "splits": 1},
-        {"depth": 2, "splits": 0},
-        {"depth": 3, "splits": 0},
-    ]
-    assert tree.describe()["n_groups"] == 2
+    assert tree.fitted_.directions.any(axis=1).tolist() == [True] + [False] * 6
+    assert tree.fitted_.sizes.tolist() == [10, 0, 0, 0, 10, 0, 0, 0]
 
 
 def test_follows_clouds_where_halves_cut_through_them():

@@ -95,13 +95,9 @@ def test_refusals():
             Column(name).fit(["a"])
 
 
-def test_description_names_the_most_frequent():
-    values = [f"s{k:03}" for k in range(60) for _ in range(61 - k)]
-    facts = Column("subject").fit(values).describe()
-    assert facts["n_groups"] == 60
-    assert facts["labels"][0] == ["s000", 61]
-    assert (len(facts["labels"]), facts["more"]) == (50, 10)
-    assert Column("day").fit([datetime.date(2025, 1, 31)]).describe()["labels"] == [["2025-01-31", 1]]
+def test_labels_are_in_the_order_of_their_counts():
+    fitted = Column("subject").fit(["art", "law", "law", None]).fitted_
+    assert (fitted.labels, fitted.counts) == (("law", "art"), (2, 1))
 
 
 def test_text_and_numbers_stay_apart_in_a_file():

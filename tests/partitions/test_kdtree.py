@@ -1,4 +1,4 @@
-"""What the kd-tree adds to its twin in tests/test_kdtree.py: all places, principal axes, descriptions."""
+"""The kd-tree beside the paper's, retyped; and its principal axes."""
 
 import numpy as np
 import pytest
@@ -43,11 +43,33 @@ def test_every_place_is_the_papers(seed, depth, width):
     assert paths.exit.tolist() == exits
 
 
-@given(seeds, st.integers(0, 6))
-def test_principal_trees_roll_up(seed, depth):
+@given(seeds, st.integers(0, 6), st.sampled_from(["principal", "coordinate"]))
+def test_one_walk_gives_the_groups_of_every_depth(seed, depth, axes):
+    """The tree of depth d is the tree of depth D cut off, wrap-around and bounds included."""
     Z, new = clouds(seed, n=50, width=4), clouds(seed + 1, n=40, width=4)
-    paths = KDTree(max_depth=6).fit(Z).paths(new)
-    np.testing.assert_array_equal(paths.groups(depth), KDTree(max_depth=depth).fit(Z).assign(new))
+    paths = KDTree(max_depth=6, axes=axes).fit(Z).paths(new)
+    np.testing.assert_array_equal(paths.groups(depth), KDTree(max_depth=depth, axes=axes).fit(Z).assign(new))
+
+
+def test_principal_axes_see_what_coordinates_do_not():
+    """Two clouds along a diagonal: the first principal axis tells them apart, the first coordinate hardly."""
+    rng = np.random.default_rng(0)
+    cloud = rng.integers(0, 2, 2000)
+    direction = np.ones(16) / 4
+    Z = rng.normal(size=(2000, 16)) + np.outer(cloud * 2 - 1, direction) * 3
+    agreement = {}
+    for axes in ("principal", "coordinate"):
+        groups = KDTree(max_depth=1, axes=axes).fit(Z).assign(Z)
+        same = np.mean(groups == cloud)
+        agreement[axes] = max(same, 1 - same)
+    assert agreement["principal"] > 0.97
+    assert agreement["coordinate"] < 0.85
+
+
+def test_groups_are_of_about_equal_size():
+    Z = np.random.default_rng(0).normal(size=(1024, 8))
+    counts = np.bincount(KDTree(max_depth=4).fit(Z).assign(Z))
+    assert counts.tolist() == [64] * 16
 
 
 @given(seeds)
@@ -77,26 +99,9 @@ def test_coordinates_that_no_level_splits_on_are_not_read():
     np.testing.assert_array_equal(tree.assign(new), tree.assign(Z))
 
 
-def test_description():
-    tree = KDTree(max_depth=3, axes="coordinate").fit([[0.0, 5.0], [1.0, 6.0], [2.0, 7.0], [3.0, 8.0]])
-    assert tree.describe() == {
-        "kind": "kdtree",
-        "parameters": {"max_depth": 3, "axes": "coordinate"},
-        "depth": 3,
-        "n_groups": 4,
-        "rows": 4,
-        "smallest": 0,
-        "largest": 1,
-        "levels": [
-            {"depth": 1, "coordinate": 0, "low": 0.0, "high": 3.0},
-            {"depth": 2, "coordinate": 1, "low": 5.0, "high": 8.0},
-            {"depth": 3, "coordinate": 0, "low": 0.0, "high": 3.0},
-        ],
-    }
-    assert KDTree(max_depth=1).fit([[0.0, 1.0], [2.0, 1.0]]).describe()["levels"][0]["axis"] == 0
-
-
 def test_refusals():
     for depth in (-1, 21, 1.5, None, "6", True):
         with pytest.raises(InputError, match=r"max_depth is .*; expected a whole number from 0 to 20"):
             KDTree(max_depth=depth).fit([[1.0]])
+    with pytest.raises(InputError, match="axes is 'random'"):
+        KDTree(axes="random").fit([[1.0]])

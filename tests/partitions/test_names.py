@@ -3,7 +3,7 @@
 import pytest
 
 from qacal import InputError
-from qacal.partitions import Function, KMeans, Product, as_partition
+from qacal.partitions import KMeans, Product, as_partition
 
 
 @pytest.mark.parametrize(
@@ -12,8 +12,6 @@ from qacal.partitions import Function, KMeans, Product, as_partition
         ("kdtree", "KDTree()"),
         ("kdtree:6", "KDTree()"),
         ("bisecting:5", "BisectingTree(max_depth=5)"),
-        ("learned:4", "LearnedTree(max_depth=4)"),
-        ("column:tenant*learned:2", "Product(Column('tenant'), LearnedTree(max_depth=2))"),
         ("kmeans:8", "KMeans(n_groups=8)"),
         ("column:subject", "Column('subject')"),
         ("column:my subject: long", "Column('my subject: long')"),
@@ -25,10 +23,9 @@ def test_spellings(text, meant):
     assert repr(as_partition(text)) == meant
 
 
-def test_partitions_and_functions():
+def test_partitions():
     kmeans = KMeans()
     assert as_partition(kmeans) is kmeans
-    assert isinstance(as_partition(len), Function)
     assert isinstance(as_partition("kdtree:1*kmeans:2"), Product)
 
 
@@ -40,7 +37,7 @@ def test_other_texts_are_refused(wrong):
         as_partition(wrong)
 
 
-@pytest.mark.parametrize("wrong", [None, 3, KMeans, ["kdtree"]])
+@pytest.mark.parametrize("wrong", [None, 3, KMeans, len, ["kdtree"]])
 def test_other_values_are_refused(wrong):
     with pytest.raises(InputError, match="is not a partition; there are"):
         as_partition(wrong)

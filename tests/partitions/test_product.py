@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from qacal import InputError
-from qacal.partitions import BisectingTree, Column, Function, KDTree, KMeans, Product
+from qacal.partitions import BisectingTree, Column, KDTree, KMeans, Product
 
 texts = st.text(alphabet="a/ ", min_size=1, max_size=4)
 
@@ -47,23 +47,6 @@ def test_parts_are_left_as_they_were():
 
 def test_needs_are_joined():
     assert Product(Column("a"), KDTree(), KMeans(), Column("a"))._needs == ("a", "embedding")
-
-
-def test_description():
-    rows = {"tenant": ["a", "b", "b"], "embedding": [[0.0], [1.0], [2.0]]}
-    facts = Product(Column("tenant"), KMeans(n_groups=2))._fit_rows(rows).describe()
-    assert facts["n_groups"] == 4
-    assert [part["kind"] for part in facts["parts"]] == ["column", "kmeans"]
-    assert facts["parameters"]["parts"][0] == {"kind": "column", "parameters": {"name": "tenant"}}
-
-
-def test_with_a_function():
-    rows = {"tenant": ["a", "b"], "question": ["Why?", "Because?"]}
-    product = Product(Column("tenant"), Function(lambda rows: [len(q) for q in rows["question"]], name="length"))
-    assert product._fit_rows(rows)._groups_of(rows).tolist() == ["a / 4", "b / 8"]
-    assert product._fit_rows(rows).describe()["n_groups"] is None
-    with pytest.raises(InputError, match=r"Function\(length\) is code and cannot be saved"):
-        product._fit_rows(rows).validate()
 
 
 def test_refusals():

@@ -12,9 +12,10 @@ import pytest
 from qacal.errors import InputError
 from qacal.records.file_options import file_options
 from qacal.records.files import File, format_of, from_stream, open_file
+from qacal.records.outputs import atomic_file
 from qacal.records.reading import read
 from qacal.records.table import as_table
-from qacal.records.writers import atomic_file, write_frame, writing
+from qacal.records.writers import write_frame, writing
 
 ROWS = [
     {
@@ -363,6 +364,15 @@ def test_another_encoding_is_named_and_read_if_told(tmp_path, encoding, said, na
     with file_options(encoding=named):
         (table,) = file.batches()
     assert [*table.rows()][29] | row == [*table.rows()][29]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
+def test_the_wrong_encoding_is_named(tmp_path, name):
+    text = TEXT if name == "a.csv" else json.dumps([{"a": "é"}], ensure_ascii=False)
+    for encoding in ("ascii", "utf-16"):
+        file = open_file(written(tmp_path / name, text + " "))
+        with file_options(encoding=encoding), pytest.raises(InputError, match=f"cannot be read as {encoding}"):
+            list(file.batches())
 
 
 @pytest.mark.parametrize("name", ["klingon", "hex", "rot13", "zip", "base64", "undefined"])

@@ -9,11 +9,12 @@ import pytest
 from qacal import Column, evaluate
 from qacal.errors import InputError
 from qacal.model.evaluating import collect
-from qacal.records.columns import distinct_values, listed
+from qacal.records.columns import listed
 from qacal.records.reading import Reading, read
 from qacal.sources.elicitation.judging import HumanLabels, question_of
-from qacal.sources.importers.base import Unscored
-from qacal.sources.importers.confidences import parse_confidence
+from qacal.sources.importers.base import Log
+from qacal.sources.importers.confidences import Unscored
+from qacal.sources.importers.formats import Selection
 from qacal.tally.arrays import column_of_any, is_missing
 from qacal.tally.groups import NO_GROUP, as_grouping
 from tests.tables import each
@@ -60,7 +61,10 @@ def test_a_missing_label_is_no_group(gone):
 def test_columns_have_none_for_it_and_texts_may_be_empty(gone):
     for values in (listed(["a", gone, 0.5]), column_of_any(["a", gone, 0.5], "x").tolist()):
         assert values == ["a", "" if isinstance(gone, str) else None, 0.5]
-    assert distinct_values(["a", gone, "a"]) == ["a"]
+    (batch,) = read(
+        [{"confidence": 0.5, "model": value} for value in ("a", gone, "a")], needs_labels=False, needs_text=False
+    )
+    assert batch.values_of("model") == ["a"]
 
 
 def test_records_without_it(gone):
@@ -84,4 +88,4 @@ def test_people_have_not_labelled_it(gone):
 
 
 def test_an_imported_confidence_is_none(gone):
-    assert isinstance(parse_confidence(gone), Unscored)
+    assert isinstance(Log([], Selection(), print).confidence(gone), Unscored)

@@ -17,8 +17,8 @@ from qacal.cli.options import require_apart
 from qacal.errors import InputError
 from qacal.records.file_options import file_options
 from qacal.records.files import open_file
-from qacal.records.temporary import temporary_folder
-from qacal.records.writers import atomic_file, write_frame, write_objects
+from qacal.records.outputs import atomic_file
+from qacal.records.writers import write_frame, write_objects
 from tests.cli.test_cli import run
 
 ROWS = [{"question": "2+2?", "answer": "4", "confidence": 0.9, "correct": 1}]
@@ -105,7 +105,7 @@ def test_a_link_is_followed(tmp_path, name):
 def test_standard_output_that_is_a_file_is_not_replaced(tmp_path):
     """With > out.txt, /dev/stdout is that file."""
     code = (
-        "from qacal.records.writers import atomic_file\n"
+        "from qacal.records.outputs import atomic_file\n"
         "with atomic_file('/dev/stdout') as path: path.write_text('page')"
     )
     with (tmp_path / "out.txt").open("wb") as out:
@@ -119,7 +119,7 @@ def test_the_file_behind_a_descriptor_keeps_what_it_holds(tmp_path, name):
     (tmp_path / "link").symlink_to("/dev/stderr")
     (tmp_path / "run.log").write_text("old\n")
     code = (
-        "import sys\nfrom qacal.records.writers import atomic_file\nprint('said', file=sys.stderr)\n"
+        "import sys\nfrom qacal.records.outputs import atomic_file\nprint('said', file=sys.stderr)\n"
         f"with atomic_file({name!r}) as path: path.write_text('written\\n')\nprint('more', file=sys.stderr)"
     )
     with (tmp_path / "run.log").open("ab") as log:
@@ -241,58 +241,26 @@ def test_too_many_columns_are_refused(tmp_path):
         list(open_file(tmp_path / "a.csv").batches())
 
 
-def test_what_a_killed_run_left_is_swept_and_what_is_in_use_is_not(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_what_a_killed_run_left_is_removed_after_a_day(tmp_path):
     code = (
-        "import os, signal, sys, tempfile\nfrom qacal.records.writers import writing\n"
-        "from qacal.records.temporary import temporary_folder\n"
-        "from qacal.records.table import as_table\ntempfile.tempdir = sys.argv[1]\n"
-        "with temporary_folder(), writing(sys.argv[1] + '/a.parquet', '') as writer:\n"
+        "import os, signal, sys\nfrom qacal.records.writers import writing\n"
+        "from qacal.records.table import as_table\n"
+        "with writing(sys.argv[1] + '/a.parquet', '') as writer:\n"
         "    writer.write(as_table([{'x': 1}]))\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
     left = sorted(tmp_path.iterdir())
-    assert len(left) == 3
-    for path in [*tmp_path.rglob("*")]:
+    assert len(left) == 2
+    write_frame(pl.DataFrame(ROWS), tmp_path / "a.parquet")
+    assert all(path.exists() for path in left)
+    # Names that are nearly ours stay.
+    others = [tmp_path / name for name in (".a.parquet.notes.qacal-tmp", ".b.parquet.notes_01.qacal-tmp", "notes.txt")]
+    for path in others:
+        path.write_text("keep")
+    for path in [*left, *others]:
         os.utime(path, (0, 0))
-    with atomic_file(tmp_path / "a.parquet") as ours, temporary_folder():
-        os.utime(ours, (0, 0))
-        write_frame(pl.DataFrame(ROWS), tmp_path / "a.parquet")
-        assert ours.exists()
-        assert not any(path.exists() for path in left)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
-
-
-def test_only_what_we_made_is_swept(tmp_path, monkeypatch):
-    """Whoever names files as we do, or nearly, keeps them."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with temporary_folder() as folder:
-        lock = (folder / "lock").read_bytes()
-    texts = ["qacal-notes.txt", ".qacal-tmp-notes_01", ".a.csv.notes.qacal", ".a.csv.notes.qacal-tmp"]
-    for name in texts:
-        (tmp_path / name).write_text("keep")
-        (tmp_path / name).chmod(0o600)
-    (tmp_path / ".a.csv.notes_01.qacal-tmp").write_text("a mode that we never give")
-    (tmp_path / ".a.csv.notes_01.qacal-tmp").chmod(0o644)
-    for name, mode, content in [
-        ("qacal-work", 0o700, lock),
-        (".qacal-tmp-work", 0o700, lock),
-        (".qacal-tmp-abcdefgh-old", 0o700, lock),
-        (".qacal-tmp-aaaaaaaa", 0o755, lock),
-        (".qacal-tmp-bbbbbbbb", 0o700, b""),
-        (".qacal-tmp-cccccccc", 0o700, lock + b"more"),
-    ]:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "lock").write_bytes(content)
-        (tmp_path / name).chmod(mode)
-    (tmp_path / ".qacal-tmp-dddddddd").symlink_to(tmp_path / "qacal-work")
-    os.mkfifo(tmp_path / ".a.csv.fifo_001.qacal-tmp", 0o600)
-    before = sorted(tmp_path.rglob("*"))
-    for path in before:
-        os.utime(path, (0, 0))
-    with temporary_folder():
-        write_objects(ROWS, tmp_path / "a.csv", "rows")
-    assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "a.csv"])
+    write_frame(pl.DataFrame(ROWS), tmp_path / "a.parquet")
+    assert sorted(tmp_path.iterdir()) == sorted([*others, tmp_path / "a.parquet"])
 
 
 def test_windows_is_given_no_open_file_to_rename_and_is_tried_again(tmp_path, monkeypatch):
@@ -313,8 +281,7 @@ def test_windows_is_given_no_open_file_to_rename_and_is_tried_again(tmp_path, mo
             raise PermissionError(13, "The process cannot access the file")
         replace(source, target)
 
-    for module in ("records.temporary", "storage"):
-        monkeypatch.setattr(f"qacal.{module}.os", Windows())
+    monkeypatch.setattr("qacal.storage.os", Windows())
     monkeypatch.setattr(os, "replace", replace_closed)
     write_objects(ROWS, tmp_path / "a.jsonl", "rows")
     assert len(tried) == 2
@@ -337,7 +304,7 @@ def test_a_pipe_that_is_closed_is_no_error(arguments):
 
 def test_a_hangup_unwinds(tmp_path):
     code = (
-        "import os, signal, sys\nfrom qacal.cli import main\nfrom qacal.records.writers import atomic_file\n"
+        "import os, signal, sys\nfrom qacal.cli import main\nfrom qacal.records.outputs import atomic_file\n"
         "out = sys.argv[1]\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # whoever runs the tests may ignore it, as nohup does
         "def run():\n    with atomic_file(out) as path:\n        os.kill(os.getpid(), signal.SIGHUP)\n"

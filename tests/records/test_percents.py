@@ -5,6 +5,7 @@ import pytest
 from qacal import Column, QABinning, QACalibrator
 from qacal.errors import InputError
 from qacal.records.columns import Percents
+from qacal.records.reading import Reading, read
 
 
 def counted(*shares):
@@ -51,3 +52,10 @@ def test_calibrate_does_not_guess_the_scale_of_a_one():
         model.calibrate(one)
     assert model.calibrate(one, percent=False)[0]["calibrated"] == model.predict([1.0], groups=["a"])[0]
     assert model.calibrate(one, percent=True)[0]["calibrated"] == model.predict([0.01], groups=["a"])[0]
+
+
+def test_rows_whose_confidences_are_not_needed_are_not_checked_for_percents():
+    """Rows for groups alone may lack confidences; they were taken for zeros, and so for fractions."""
+    rows = [{"question": f"Q {number}?", "answer": "A"} for number in range(30)]
+    (batch,) = read(rows, Reading(percent=True), needs_labels=False, needs_confidence=False)
+    assert len(batch) == 30

@@ -62,11 +62,11 @@ def hostile_rows(n: int = 600) -> list[dict[str, object]]:
     return rows
 
 
-def scored(n: int, *, values: int | None = 6, groups: int | None = 4, mean: float = 0.5, seed: int = 0) -> Scored:
-    """Return scored rows: tied or (values None) continuous, in so many groups, of about this accuracy."""
-    rng = np.random.default_rng(seed)
+def scored(n: int, *, values: int | None = 6, mean: float = 0.5) -> Scored:
+    """Return scored rows: tied or (values None) continuous, of about this accuracy."""
+    rng = np.random.default_rng(0)
     stated = rng.random(n) if values is None else rng.choice(np.linspace(0.5, 1, values), n)
     calibrated = np.clip(mean + 0.2 * (stated - 0.75), 0, 1)
     correct = (rng.random(n) < calibrated).astype(float) if 0 < mean < 1 else np.full(n, mean)
     scores = {"stated": stated, "pooled": np.full(n, mean), "calibrated": calibrated}
-    return Scored(correct, scores, None if groups is None else rng.integers(0, groups, n))
+    return Scored(correct, scores)

@@ -22,7 +22,7 @@ def test_its_numbers_are_those_of_evaluate():
     columns = {name: [row[name] for row in rows] for name in ("confidence", "correct", "topic", "id")}
     said = evaluate(columns["correct"], columns["confidence"], calibrated, groups=columns["topic"], ids=columns["id"])
     for found, name in ((said.before, "stated"), (said.after, "calibrated")):
-        measured = content().measured[name]
+        measured = content().evaluation.by_score[name]
         for what in ("confidence", "brier", "log_loss", "aurc"):
             assert getattr(measured, what) == pytest.approx(getattr(found, what), abs=1e-12), (name, what)
         assert measured.error.debiased == pytest.approx(found.error.debiased, abs=1e-12)
@@ -51,22 +51,22 @@ def few():
 
 def test_pooled_is_the_map_of_all_rows():
     gathered = gather(model(), answers(200, seed=1))[""]
-    scores = gathered.scored().scores
+    scores = gathered.scores()
     np.testing.assert_array_equal(scores["pooled"], model().calibrator_.predict(scores["stated"]))
-    assert list(content("pooled").measured) == ["stated", "calibrated"]
+    assert list(content("pooled").evaluation.by_score) == ["stated", "calibrated"]
 
 
 def test_curves_promise_nothing_and_say_so():
     found = content("curves")
     assert found.promise is None
     assert found.realised is None
-    assert found.why_no_promise.startswith("HierarchicalScaling answers without bins")
+    assert found.why_not.startswith("HierarchicalScaling answers without bins")
 
 
 def test_without_groups_all_rows_read_the_only_map():
     found = content("pooled")
     assert found.groups == ()
-    assert found.grouped_by is None
+    assert found.evaluation.grouped_by is None
     assert found.realised.left_out == 0
     assert Fact("Groups", "none: one correction for all questions") in found.facts
 
@@ -74,7 +74,7 @@ def test_without_groups_all_rows_read_the_only_map():
 def test_groups_may_be_a_column_of_the_rows():
     rows = [row | {"half": number % 2} for number, row in enumerate(answers(400, seed=1))]
     found = read_contents(model(), rows, groups="half")[""]
-    assert found.grouped_by == "half"
+    assert found.evaluation.grouped_by == "half"
     assert sorted(group.group for group in found.groups) == [0, 1]
 
 
@@ -94,7 +94,7 @@ def test_one_content_for_each_llm():
     models = fit_set(like, rows, "model")
     contents = read_contents(models, test)
     assert list(contents) == ["parrot-1", "parrot-2"]
-    assert contents["parrot-1"].rows == 300
+    assert contents["parrot-1"].evaluation.rows == 300
     with pytest.raises(InputError, match="one model for each model"):
         read_contents(models, test, by="topic")
     assert list(read_contents(model(), answers(400, seed=1), by="topic")) == sorted(
@@ -112,7 +112,9 @@ def test_what_cannot_be_reported_is_refused():
         read_contents(model(), answers(50, seed=1), threshold=80)
     with pytest.raises(InputError, match="this model was fitted on parrot-1"):
         read_contents(model(), answers(50, seed=1, llm="parrot-9"))
-    assert read_contents(model(), answers(50, seed=1, llm="parrot-9"), allow_other_source=True)[""].rows == 50
+    assert (
+        read_contents(model(), answers(50, seed=1, llm="parrot-9"), allow_other_source=True)[""].evaluation.rows == 50
+    )
 
 
 def test_few_rows_make_no_verdict():
@@ -121,7 +123,7 @@ def test_few_rows_make_no_verdict():
     found = read_contents(model(), rows)[""]
     said = in_short(found)
     first = "Only 5 rows were measured, too few to judge this model: every number here is rough."
-    assert (found.verdict.kind, said[0]) == ("unclear", first)
+    assert (found.evaluation.verdict.kind, said[0]) == ("unclear", first)
     assert "too few answers to tell whether that is too high or too low (95% interval" in said[1]
     assert not any(word in " ".join(said) for word in ("points too", "right on average", "improved", "worse"))
     apart = [row | {"topic": str(at)} for at, row in enumerate(rows)]
@@ -151,8 +153,8 @@ def test_the_sentences_are_those_of_the_rows():
     assert re.search(r"calibrated confidence is off by [\d.]+ points \([\d.]+ to [\d.]+ at 95%\)", said)
     few_rows = read_contents(model(), answers(40, seed=1))[""]
     assert in_short(few_rows)[0].startswith("Only 40 rows were measured")
-    assert few_rows.verdict.text in in_short(few_rows)
-    assert few_rows.to_dict()["verdict"]["text"] == few_rows.verdict.text
+    assert few_rows.evaluation.verdict.text in in_short(few_rows)
+    assert few_rows.to_dict()["verdict"]["text"] == few_rows.evaluation.verdict.text
 
 
 def row_of(table, name):
@@ -193,14 +195,8 @@ def test_a_score_says_what_it_reads_before_how_it_did():
 def test_an_error_that_is_not_seen_is_no_zero():
     calm = read_contents(model(), answers(200, seed=1))[""]
     errors = row_of(headline_table(calm), "calibration error without noise")
-    assert calm.measured["calibrated"].error.debiased < 0
-    assert (errors[3].text, errors[3].note) == ("none seen", f"at most {calm.measured['calibrated'].error.high:.3f}")
-
-
-def test_bins_that_follow_curves_are_held_against_the_points_they_have():
-    rows = answers(2000)
-    model = QACalibrator(partition="column:topic").fit(rows)
-    content = read_contents(model, answers(600, seed=1))[""]
-    maps = model.calibrator_.maps_
-    assert 2 <= content.promise.points_per_bin <= maps.rows[maps.offset[1] :].max()
-    assert content.promise.epsilon > 0.03
+    assert calm.evaluation.by_score["calibrated"].error.debiased < 0
+    assert (errors[3].text, errors[3].note) == (
+        "none seen",
+        f"at most {calm.evaluation.by_score['calibrated'].error.high:.3f}",
+    )

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from qacal import StepBinning, Tally
 from qacal.errors import InputError
 from qacal.report import (
-    points_per_bin_plot,
     realised_error_plot,
     realised_errors,
     recalibration_scatter,
@@ -21,7 +20,6 @@ from qacal.report import (
     sharpness_plot,
     small_reliability_diagram,
     threshold_plot,
-    validity_plot,
 )
 from qacal.report.data import merged
 from tests.report.rows import content, scored
@@ -34,17 +32,14 @@ FIGURES = [
     sharpness_plot,
     threshold_plot,
     risk_coverage_plot,
-    validity_plot,
 ]
 ROWS = {
     "one row": scored(1),
-    "two rows": scored(2, groups=1),
+    "two rows": scored(2),
     "all right": scored(80, mean=1.0),
     "all wrong": scored(80, mean=0.0),
     "one confidence": scored(200, values=1),
-    "no groups": scored(300, groups=None),
-    "one group": scored(300, groups=1),
-    "200 groups": scored(3000, groups=200),
+    "300 rows": scored(300),
     "continuous": scored(3000, values=None),
 }
 
@@ -64,7 +59,7 @@ def test_every_figure_draws_every_kind_of_rows(figure):
         assert "nan" not in (ax.get_title(loc="left") + ax.get_label()).lower(), kind
 
 
-@pytest.mark.parametrize("rows", ROWS if FULL else ["one row", "200 groups"])
+@pytest.mark.parametrize("rows", ROWS if FULL else ["one row", "300 rows"])
 @pytest.mark.parametrize("figure", [one for one in FIGURES if one is not small_reliability_diagram])
 def test_the_key_covers_nothing(figure, rows):
     """It stands under the axes, clear of their numbers and names, and within the figure."""
@@ -83,14 +78,13 @@ def test_every_figure_uses_the_axes_it_is_given(figure):
     fig = Figure()
     left, right = fig.subplots(1, 2)
     left.errorbar([0.5], [0.5], yerr=[0.1], label="mine")
-    assert figure(scored(300), ax=left, title="Mine $1") is left
-    assert left.get_title(loc="left") == "Mine $1"
+    assert figure(scored(300), ax=left) is left
     assert not right.has_data()
     fig.savefig(io.BytesIO(), format="pdf")
 
 
 def test_figures_take_tallies_and_records_alike():
-    rows = scored(500, groups=None)
+    rows = scored(500)
     records = pl.DataFrame({"confidence": rows.scores["stated"], "correct": rows.correct})
     from_records = reliability_diagram(records)
     tally = Tally.of(rows.scores["stated"], rows.correct, n_blocks=256)
@@ -131,23 +125,6 @@ def test_a_threshold_is_marked_on_every_score():
     ax = threshold_plot(scored(500), threshold=0.6)
     assert [line.get_xdata()[0] for line in ax.lines].count(0.6) == 1 + 1  # the line, and stated: none else reaches it
     assert len(risk_coverage_plot(scored(500), threshold=0.4).lines) == 3 + 3
-
-
-def test_the_points_of_a_fit_are_marked():
-    ax = points_per_bin_plot(fit=(50, 5000), realised=0.04)
-    assert ax.get_title(loc="left") == "The theorem guarantees an error of at most 0.28 for 50 points per bin"
-    assert any("0.04 on test rows" in text.get_text() for text in ax.texts)
-    for fit in ((2, 2), (5, 40), (3000, 100_000)):
-        points_per_bin_plot(fit=fit, levels=3).figure.savefig(io.BytesIO(), format="svg")
-    assert "with probability 0.9" in points_per_bin_plot().get_title(loc="left")
-
-
-def test_no_curve_runs_through_the_words_of_the_budget():
-    ax = points_per_bin_plot(fit=(10, 2111), realised=0.24)
-    (words,) = [text for text in ax.texts if "on test rows" in text.get_text()]
-    left, middle = words.get_position()
-    beyond = [line.get_ydata()[line.get_xdata() >= left] for line in ax.lines if len(line.get_xdata()) > 2]
-    assert all((curve < middle - 0.05).all() for curve in beyond)
 
 
 def test_realised_errors_are_drawn_over_their_bounds():
@@ -220,19 +197,11 @@ def test_a_frequent_confidence_is_in_the_column_that_it_begins():
         assert np.flatnonzero(heights).tolist() == [3, 6, 14, 19]
 
 
-def test_a_promise_above_half_is_marked_where_it_is():
-    ax = points_per_bin_plot(fit=(5, 400), realised=0.7)
-    marked = {line.get_marker(): float(np.asarray(line.get_ydata())[0]) for line in ax.lines}
-    assert f"ε {marked['o']:.2f}" in ax.texts[-2].get_text()
-    assert marked["D"] == 0.7
-    assert ax.get_ylim()[1] > max(marked["o"], 0.7)
-
-
 def test_a_bin_within_its_bound_is_drawn_below_the_diagonal():
     bound, error = np.array([0.1024, 0.3]), np.array([0.1023, 0.31])
-    x, y, rows = merged(bound, error, np.array([10, 10]), 0.005)
+    x, y, rows = merged(bound, error, np.array([10, 10]), fine=0.005, coarse=0.02)
     assert (y <= x).tolist() == [True, False]
-    x, y, rows = merged(np.array([0.100, 0.101]), np.array([0.101, 0.100]), np.array([5, 7]), 0.02)
+    x, y, rows = merged(np.array([0.100, 0.101]), np.array([0.101, 0.100]), np.array([5, 7]), fine=0.02, coarse=0.02)
     assert rows.tolist() == [7, 5]
     assert (y > x).tolist() == [False, True]
 

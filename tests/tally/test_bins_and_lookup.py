@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qacal.tally.bins import mass_bins
-from qacal.tally.lookup import GroupIndex, search_within
+from qacal.tally.bins import mass_bins, search_within
+from qacal.tally.groups import GroupIndex
 from qacal.tally.tally import Tally
 
 

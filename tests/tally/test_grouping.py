@@ -9,6 +9,7 @@ import pytest
 
 from qacal import NO_GROUP, InputError, Paths
 from qacal.tally.groups import as_grouping
+from tests.rebuilt import rebuilt
 
 
 def codes(values):
@@ -132,4 +133,4 @@ def test_distinct_groups_are_those_of_the_rows_each_once():
     for depth in range(4):
         there, here = few.at_depth(depth).leaves(), column.at_depth(depth).leaves()
         np.testing.assert_array_equal(np.unique(there), np.unique(here))
-    few.validate()
+    rebuilt(few)

@@ -199,17 +199,6 @@ def test_tables_that_are_no_tallies_are_refused():
         Tally.from_polars(table.with_columns(rows=pl.lit(-1)))
     with pytest.raises(InputError, match=r"confidence\[0\] is 50"):
         Tally.from_polars(table.with_columns(confidence=pl.lit(50.0)))
-    for column, value, message in (
-        ("wt", 9.0, r"wt\[0\] is 9.0, which no rows can add up to"),
-        ("rows", 1.5, r"rows\[0\] is 1.5"),
-        ("rows", 0, r"rows\[0\] is 0"),
-        ("block", 7, "block holds 7 to 7; expected 0 to 1"),
-        ("resolution", 0.2, "not on the grid"),
-    ):
-        with pytest.raises(InputError, match=message):
-            Tally.from_polars(table.with_columns(**{column: pl.lit(value)}))
-    with pytest.raises(InputError, match="n_blocks 2 and no column block"):
-        Tally.from_polars(table.drop("block"))
     with pytest.raises(InputError, match="holds String"):
         Tally.from_polars(table.with_columns(wt=pl.lit("many")))
     tree = Tally.of([0.5], [1], groups=Paths(np.array([0]), np.array([3]), 2)).to_polars()

@@ -45,7 +45,7 @@ def test_the_theorem_with_the_root_counts_two_levels():
 
 def test_plain_umd_holds_and_needs_its_union_bound():
     n, B, trials = 4000, 100, 300
-    eps = qacal.planning.epsilon_of_bins(B, n, ALPHA)
+    eps = qacal.planning.epsilon(n // B, n, ALPHA)
     no_union = np.sqrt(np.log(2 / ALPHA) / (2 * (n // B - 1)))
 
     def misses(eps):

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from qacal import InputError, Paths, Tally, certified_threshold
-from qacal.tally.ids import id_hashes
 from qacal.thresholds.certified import lowest_rejected
 from qacal.thresholds.curve import CANDIDATES, relative_entropy
 from qacal.thresholds.outlook import Forecast, Forecasts, fewest_rows
@@ -77,11 +76,6 @@ def test_one_group_is_no_group(rows):
     alone = certified_threshold(y, h, accuracy=0.6, others=others)
     grouped = certified_threshold(y, h, accuracy=0.6, others=others, groups=["law"] * len(h))
     assert grouped.thresholds == {"law": alone.threshold}
-
-
-def test_a_risk_is_one_minus_an_accuracy():
-    h, y = np.repeat([0.5, 0.9], 200), np.repeat([0, 1, 1], [100, 100, 200])
-    assert certified_threshold(y, h, risk=0.1) == certified_threshold(y, h, accuracy=0.9)
 
 
 def test_what_is_reported():
@@ -197,25 +191,6 @@ def test_which_row_of_a_question_counts_has_nothing_to_do_with_its_label():
     assert abs(found.parts[0].accuracy - 0.5) < 0.03
 
 
-def test_tallies_are_taken_in_place_of_rows():
-    rng = np.random.default_rng(0)
-    h = rng.choice([0.6, 0.8, 0.95], 900)
-    y, groups, ids = rng.random(900) < h, rng.choice(["law", "art"], 900), np.arange(900)
-    rows = certified_threshold(y, h, accuracy=0.9, groups=groups, ids=ids)
-    tally = Tally.of(h, y, groups=groups, ids=id_hashes(ids, 900), n_blocks=256)
-    assert certified_threshold(tally, accuracy=0.9) == rows
-    with pytest.raises(InputError, match="folds of 8"):
-        certified_threshold(Tally.of(h, y), accuracy=0.9)
-    for tally, said in (
-        (Tally.of(h, y, ids=ids // 2), "several rows of one question"),
-        (Tally.of(h, y, sample_weight=h), "weights"),
-    ):
-        with pytest.raises(InputError, match=said):
-            certified_threshold(tally, accuracy=0.9)
-    with pytest.raises(InputError, match="pass it alone"):
-        certified_threshold(Tally.of(h, y), h, accuracy=0.9)
-
-
 def test_soft_targets_need_more_rows_than_labels_do():
     h, others = np.full(60, 0.9), Tally.of([0.9], [1])
     assert certified_threshold(np.full(60, 0.99), h, accuracy=0.9, others=others).threshold == 0.0
@@ -227,10 +202,9 @@ def test_soft_targets_need_more_rows_than_labels_do():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "accuracy .* or a risk"),
-        ({"accuracy": 0.9, "risk": 0.1}, "one of the two"),
+        ({"accuracy": None}, "accuracy is None"),
         ({"accuracy": 1.0}, "accuracy is 1.0"),
-        ({"risk": 0}, "risk is 0"),
+        ({"accuracy": 0}, "accuracy is 0"),
         ({"accuracy": float("nan")}, "accuracy is nan"),
         ({"accuracy": "0.9"}, "accuracy is '0.9'"),
         ({"accuracy": 0.9, "alpha": 1}, "alpha is 1"),
@@ -249,7 +223,6 @@ def test_what_is_no_row_is_refused():
     for h, y, said in (
         ([0.5, np.nan], [0, 1], r"y_prob\[1\] is nan"),
         ([0.5, 0.9], [0, np.nan], r"y_true\[1\] is nan"),
-        (None, [0, 1], "y_prob is missing"),
         ([0.5, 0.9], [1], "y_prob has 2"),
         ([], [], "y_true is empty"),
     ):

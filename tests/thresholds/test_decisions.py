@@ -14,6 +14,7 @@ from qacal.storage import flatten, unflatten
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.fit_record import FitRecord, remembered, sample
 from qacal.thresholds.outlook import Forecasts
+from tests.rebuilt import rebuilt
 from tests.sizes import examples
 
 
@@ -89,7 +90,7 @@ RULE = flatten(DecisionRule(None, {"law": 0.5, "art": None}))[0]
 )
 def test_content_that_is_no_rule_is_refused(plain):
     with pytest.raises(InputError):
-        unflatten(DecisionRule, plain, {}).validate()
+        unflatten(DecisionRule, plain, {})
 
 
 def memory():
@@ -100,7 +101,6 @@ def memory():
 def test_a_memory_comes_back():
     plain, arrays = flatten(memory())
     back = unflatten(FitRecord, json.loads(json.dumps(plain)), arrays)
-    back.validate()
     assert {*back.groups} == {"law", "art"}
     assert back.outlooks().expected("law").rows.sum() == pytest.approx(2 + 20)
     assert back.outlooks().expected("chess").rows.sum() == pytest.approx(20)
@@ -119,10 +119,9 @@ def test_a_twentieth_of_known_questions_is_noticed():
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"questions": np.array([2, 1])}, "few and rise"),
-        ({"questions": np.arange(257)}, "few and rise"),
-        ({"groups": ("law", "law")}, "given twice"),
-        ({"groups": ("law",)}, "offset has shape"),
+        ({"questions": np.array([2, 1])}, "questions must rise"),
+        ({"groups": ("law", "law")}, "each group once"),
+        ({"groups": ("law",)}, "each group once"),
         ({"offset": np.array([0, 9, 9, 9])}, "offset must rise"),
         ({"offset": np.array([0, 4, 3, 6])}, "offset must rise"),
         ({"score": np.zeros(2)}, "has shape"),
@@ -137,4 +136,4 @@ def test_a_twentieth_of_known_questions_is_noticed():
 def test_content_that_is_no_memory_is_refused(changes, match):
     assert len(memory().score) == 6
     with pytest.raises(InputError, match=match):
-        replace(memory(), **changes).validate()
+        rebuilt(replace(memory(), **changes))

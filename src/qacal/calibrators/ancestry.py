@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
 from qacal.errors import InputError
-from qacal.storage import require, require_between, require_columns, rises_within
+from qacal.parameters import Axes, Between, require
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
-from qacal.tally.groups import NO_GROUP, GroupColumn
-from qacal.tally.lookup import GroupIndex
+from qacal.tally.groups import MAX_DEPTH, NO_GROUP, GroupColumn, GroupIndex
 from qacal.tally.tally import Tally
 
 
@@ -53,28 +53,32 @@ class Lineage:
     directory : from a group's code to the place of the node whose map it uses.
     """
 
-    depth: Ints
-    owner: Ints
-    source: Ints
+    depth: Annotated[Ints, Axes("nodes", may_be_empty=False), Between(0, MAX_DEPTH)]
+    owner: Annotated[Ints, Axes("nodes"), Between(NO_GROUP, 2**63 - 1)]
+    source: Annotated[Ints, Axes("nodes")]
     directory: GroupIndex
 
-    def validate(self, column: GroupColumn | None, max_depth: int | None = None) -> None:
-        """Raise for invalid groups, and for nodes that :func:`lineage` cannot have made for them."""
-        if column is not None:
-            column.validate()
-        deepest, n_nodes = deepest_level(column, max_depth), len(self.depth.ravel())
-        require_columns(n_nodes, depth=self.depth, owner=self.owner, source=self.source)
-        is_root = n_nodes > 0 and self.depth[0] == 0 and self.owner[0] == NO_GROUP
-        require(is_root, "the first node must be the root, and is not.")
-        require_between(0, deepest, depth=self.depth)
-        is_sorted = rises_within(np.array([0, n_nodes]), self.depth, self.owner)
-        require(is_sorted and bool((self.owner[1:] >= 0).all()), "nodes must rise by depth and code.")
+    def _validate(self) -> None:
+        is_root = self.depth[0] == 0 and self.owner[0] == NO_GROUP
+        require(bool(is_root), "the first node must be the root, and is not.")
+        is_below = np.diff(self.depth) > 0
+        is_right = (np.diff(self.depth) == 0) & (np.diff(self.owner) > 0)
+        are_groups = (self.depth[1:] > 0) & (self.owner[1:] >= 0)
+        require(bool(((is_below | is_right) & are_groups).all()), "nodes must rise by depth and code.")
+        require(
+            bool((self.directory.entries < len(self.depth)).all()),
+            "a group uses the map of a node that does not exist.",
+        )
+
+    def require_of(self, column: GroupColumn | None, max_depth: int | None = None) -> None:
+        """Raise for nodes that :func:`lineage` cannot have made for these groups."""
+        deepest = deepest_level(column, max_depth)
+        require(bool((self.depth <= deepest).all()), f"a node is deeper than the groups, which have depth {deepest}.")
         require(np.array_equal(self.source, sources(self.depth, deepest)), "source does not agree with depth.")
         groups = self.owner[(self.depth == deepest) & (self.owner != NO_GROUP)]
         is_known = np.isin(groups, known_groups(column, max_depth)).all()
         require(bool(is_known), "a group has a map, but had no rows in the fit.")
         codes, entries = self.directory.codes, self.directory.entries
-        require_between(0, n_nodes - 1, entries=entries)
         depth = self.depth[entries]
         owner = np.where(depth == 0, NO_GROUP, codes >> (deepest - depth))
         require(np.array_equal(owner, self.owner[entries]), "a group uses the map of another group.")

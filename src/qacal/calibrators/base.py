@@ -11,8 +11,7 @@ import numpy as np
 
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError, NotFittedError, RepeatedQuestionsWarning
-from qacal.parameters import MOST, HasParameters, shown
-from qacal.storage import require
+from qacal.parameters import MOST, HasParameters, require, shown
 from qacal.tally import ids as identity
 from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_length, seven_decimals, unit_values
 from qacal.tally.groups import NO_GROUP, GroupColumn, Paths
@@ -54,9 +53,6 @@ class Maps(Protocol):
     def explain(self, rows: Rows) -> Evidence:
         """Return the calibrated confidences with their evidence."""
 
-    def validate(self) -> None:
-        """Raise `InputError` if no fit can have made these maps; called for maps that come from a file."""
-
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the fit that the maps show."""
 
@@ -79,7 +75,10 @@ class Properties:
 
 
 class Calibrator(HasParameters, ABC):
-    """Base of all calibrators: `fit` sets `maps_` and returns self; predicting changes nothing."""
+    """Base of all calibrators: `fit` sets `maps_` and returns self; predicting changes nothing.
+
+    A subclass is a dataclass, and its fields are its hyperparameters.
+    """
 
     maps_: Maps
 
@@ -194,16 +193,14 @@ class Calibrator(HasParameters, ABC):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
         return self.maps_
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         """Raise `InputError` if no fit with these parameters can have made `maps_`, which may come from a file."""
-        self._require_parameters()
-        maps, params = self._fitted_maps(), self.get_params(deep=False)
-        maps.validate()
-        for name, fitted in maps.parameters().items():
+        for name, fitted in self.maps_.parameters().items():
+            own = getattr(self, name, fitted)
             # A tally may have a grid that the calibrator did not ask for.
-            is_same = name not in params or params[name] == fitted or (name == "resolution" and params[name] is None)
-            require(is_same, f"{name} is {params.get(name)!r}, and the maps were fitted with {fitted!r}; fit again.")
-        has_groups = getattr(maps, "grouping", None) is not None
+            is_same = own == fitted or (name == "resolution" and own is None)
+            require(is_same, f"{name} is {own!r}, and the maps were fitted with {fitted!r}; fit again.")
+        has_groups = getattr(self.maps_, "grouping", None) is not None
         require(self.properties.uses_groups or not has_groups, "the maps have groups, which this calibrator ignores.")
 
     def _checked_rows(self, confidence: ArrayLike, groups: ArrayLike | Paths | None, ids: ArrayLike | None) -> Rows:

@@ -11,7 +11,7 @@ or more; the root always has a map.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -20,12 +20,11 @@ from qacal.calibrators.base import Rows, group_names
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
 from qacal.guarantee import Certificate, check_alpha, jittered_certificate, uniform_certificate
-from qacal.storage import require, require_between, require_columns, require_offsets, rises_within
+from qacal.parameters import MOST, Axes, Between, Offsets, require
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints, seven_decimals
-from qacal.tally.bins import Bins, check_points_per_bin, equal_bins, group_runs, mass_bins, rank_bins
+from qacal.tally.bins import Bins, check_points_per_bin, equal_bins, group_runs, mass_bins, rank_bins, search_within
 from qacal.tally.cells import snap
 from qacal.tally.groups import NO_GROUP, GroupColumn
-from qacal.tally.lookup import search_within
 from qacal.tally.tally import Tally
 
 Ties: TypeAlias = Literal["merge", "jitter"]
@@ -42,13 +41,13 @@ class BinMaps:
     lineage : the node of each map, and which map a group uses.
     """
 
-    top: Floats
-    tie: Hashes
-    value: Floats
-    low: Floats
-    high: Floats
-    rows: Ints
-    offset: Ints
+    top: Annotated[Floats, Axes("bins")]
+    tie: Annotated[Hashes, Axes("bins")]
+    value: Annotated[Floats, Axes("bins"), Between(0, 1)]
+    low: Annotated[Floats, Axes("bins"), Between(0, 1)]
+    high: Annotated[Floats, Axes("bins"), Between(0, 1)]
+    rows: Annotated[Ints, Axes("bins"), Between(0, MOST)]
+    offset: Annotated[Ints, Offsets("bins")]
     lineage: Lineage
     grouping: GroupColumn | None
     max_depth: int | None
@@ -57,11 +56,9 @@ class BinMaps:
     resolution: float | None
 
     def apply(self, rows: Rows) -> Floats:
-        """Return the value of each row's bin."""
         return self.value[self.bins_of(rows)]
 
     def explain(self, rows: Rows) -> Evidence:
-        """Return the value of each row's bin with its interval and rows."""
         codes = rows.leaves(self.grouping, self.max_depth)
         maps = self.lineage.directory.find(codes)
         bins = self._bins(rows, maps)
@@ -88,30 +85,24 @@ class BinMaps:
         levels = np.unique(self.lineage.depth).tolist()
         return np.stack([self._bins_at(rows, depth) for depth in levels], axis=1)
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         """Raise for maps that no fit can have made: then lookups stay within a map, and values are in [0, 1]."""
-        self.lineage.validate(self.grouping, self.max_depth)
-        n_bins = len(self.top.ravel())
-        columns = {"value": self.value, "low": self.low, "high": self.high}
-        require_columns(n_bins, top=self.top, tie=self.tie, rows=self.rows, **columns)
-        require_offsets(self.offset, len(self.lineage.depth), n_bins)
-        require_between(0, 1, **columns)
+        self.lineage.require_of(self.grouping, self.max_depth)
+        require(len(self.offset) == len(self.lineage.depth) + 1, "there must be one map for each node.")
         require(bool((self.low <= self.high).all()), "an interval has its low above its high.")
-        require_between(0, 2**63 - 1, rows=self.rows)
         last = np.zeros(len(self.top), dtype=bool)
         last[self.offset[1:] - 1] = True
-        require_between(0, 1, top=np.where(last, 0.0, self.top))
         require(bool((self.top[last] == np.inf).all()), "the last bin of a map must have no top.")
-        keys = (self.top, self.tie) if self.is_jittered else (self.top,)
-        require(rises_within(self.offset, *keys), "the tops of a map must rise.")
+        is_inside = (self.top >= 0) & (self.top <= 1)
+        require(bool((is_inside | last).all()), "the top of a bin is a number from 0 to 1; this one is not.")
+        is_above = self.top[1:] > self.top[:-1]
+        if self.is_jittered:
+            is_above |= (self.top[1:] == self.top[:-1]) & (self.tie[1:] > self.tie[:-1])
+        require(bool((is_above | last[:-1]).all()), "the tops of a map must rise.")
         # Tops that are confidences of rows have seven decimals; fixed tops and those on a grid need not.
         if self.certificate.kind != "fixed" and self.resolution is None:
             is_read = np.array_equal(seven_decimals(self.top[~last]), self.top[~last])
             require(is_read, "the tops of a map have seven decimals; this one is of an earlier qacal. Fit again.")
-        self._validate_certificate()
-
-    def _validate_certificate(self) -> None:
-        self.certificate.validate()
         is_theorem = self.certificate.kind == "distinct"
         require(is_theorem == self.is_jittered, 'the certificate "distinct" goes with jittered ties alone.')
         if self.certificate.kind == "fixed":
@@ -125,7 +116,6 @@ class BinMaps:
         require(self.certificate.grid == grid, f"the certificate has a grid of {self.certificate.grid}, not {grid}.")
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of the fit."""
         common = {"max_depth": self.max_depth, "alpha": self.certificate.alpha, "resolution": self.resolution}
         if self.is_jittered:
             return common | {"ties": "jitter"}
@@ -201,7 +191,7 @@ class BinMaps:
 
 def fit_bins(
     labels: Tally,
-    targets: Tally | None = None,
+    targets: Tally,
     *,
     points_per_bin: int,
     n_bins: int | None = None,
@@ -213,7 +203,7 @@ def fit_bins(
     """Return the maps for a tally.
 
     labels : the rows with their true labels, for bins and intervals.
-    targets : the same rows with other targets, for the values of bins; by default the labels.
+    targets : the same rows with the targets for the values of bins, which may be the labels.
     n_bins : instead of points per bin, for tallies without groups.
     max_depth : use the groups of a tree at this depth. The uniform certificate covers all depths of the tree, so the
         depth may be chosen on the same rows.
@@ -231,7 +221,7 @@ def fit_bins(
             "for example one of question and answer."
         )
     levels = flat_levels(labels, max_depth)
-    levels_of_targets = levels if targets is None or targets is labels else flat_levels(targets, max_depth)
+    levels_of_targets = levels if targets is labels else flat_levels(targets, max_depth)
     ancestry = lineage(levels, labels.grouping, points_per_bin)
     bins = [_bins(level, points_per_bin, n_bins, ties) for level in levels]
     has_map = [np.isin(of.group, ancestry.owner[ancestry.depth == depth]) for depth, of in enumerate(bins)]
@@ -282,11 +272,9 @@ def distinct_values(levels: list[Tally]) -> list[Ints]:
 def _columns(bins: Bins, targets: Tally, has_map: Bools, ties: Ties, guarantee: Certificate) -> dict[str, Any]:
     """Return the columns of those bins of a level whose group has a map."""
     labels = bins.tally
-    # Without weights or soft targets several columns are one and the same array, and are added up once.
-    columns: list[Any] = [labels.rows, labels.w, labels.wt, labels.wtt, labels.ww, targets.w, targets.wt]
-    once = {id(column): bins.sum(column)[has_map] for column in {id(column): column for column in columns}.values()}
-    rows, w, wt, wtt, ww, targets_w, targets_wt = (once[id(column)] for column in columns)
-    low, high = guarantee.intervals(rows, w, wt, wtt, ww)
+    sums = [bins.sum(column)[has_map] for column in (labels.rows, labels.w, labels.wt, labels.wtt, labels.ww)]
+    low, high = guarantee.intervals(*sums)
+    targets_w, targets_wt = (bins.sum(column)[has_map] for column in (targets.w, targets.wt))
     is_last = np.append(bins.group[1:] != bins.group[:-1], True)
     # Where a bin ends: at its highest confidence, or, in Algorithm UMD, just below the edge row that follows it.
     end = np.minimum(bins.stop - (1 if ties == "merge" else 0), len(labels) - 1)
@@ -297,5 +285,5 @@ def _columns(bins: Bins, targets: Tally, has_map: Bools, ties: Ties, guarantee: 
         "value": np.clip(targets_wt / targets_w, 0.0, 1.0),
         "low": low,
         "high": high,
-        "rows": rows.astype(np.int64),
+        "rows": sums[0].astype(np.int64),
     }

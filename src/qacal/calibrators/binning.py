@@ -18,6 +18,7 @@ intervals only: a bin's interval covers its accuracy, however wrong the curve is
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -30,28 +31,20 @@ from qacal.errors import InputError
 from qacal.tally.tally import Tally
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BinningCalibrator(Calibrator):
     """Base of the calibrators with bins: their common parameters, and the fit."""
 
-    maps_: BinMaps
-
-    def __init__(
-        self, points_per_bin: int, ties: Ties, certificate: CertificateKind, alpha: float, resolution: float | None
-    ) -> None:
-        self.points_per_bin = points_per_bin
-        self.ties = ties
-        self.certificate = certificate
-        self.alpha = alpha
-        self.resolution = resolution
+    points_per_bin: int = 50
+    ties: Ties = "merge"
+    certificate: CertificateKind = "uniform"
+    alpha: float = 0.1
+    resolution: float | None = None
+    maps_: BinMaps = field(init=False)
 
     def _targets(self, tally: Tally) -> tuple[Tally, Tally]:
         """Return the rows to bin with their labels, and with the targets whose mean is the value of a bin."""
         return tally, tally
-
-    @property
-    def _bins_half(self) -> bool:
-        """True if a curve is fitted on one half of the rows, and only the other half is binned."""
-        return False
 
     def _tally_options(self) -> dict[str, Any]:
         return {"ties": self.ties == "jitter", "resolution": self.resolution}
@@ -71,24 +64,13 @@ class BinningCalibrator(Calibrator):
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ScaledBinning(BinningCalibrator):
     """Base of the calibrators that bin the values of a curve."""
 
-    def __init__(
-        self,
-        points_per_bin: int,
-        ties: Ties,
-        certificate: CertificateKind,
-        alpha: float,
-        resolution: float | None,
-        cross_fit: bool,
-        feature: Feature,
-        seed: int,
-    ) -> None:
-        super().__init__(points_per_bin, ties, certificate, alpha, resolution)
-        self.cross_fit = cross_fit
-        self.feature = feature
-        self.seed = seed
+    cross_fit: bool = False
+    feature: Feature = "confidence"
+    seed: int = 0
 
     @abstractmethod
     def _scaler(self, tally: Tally) -> Maps:
@@ -96,10 +78,6 @@ class ScaledBinning(BinningCalibrator):
 
     def _tally_options(self) -> dict[str, Any]:
         return {"n_blocks": 2, "seed": self.seed, **super()._tally_options()}
-
-    @property
-    def _bins_half(self) -> bool:
-        return not self.cross_fit
 
     def _targets(self, tally: Tally) -> tuple[Tally, Tally]:
         """Return the rows to bin with their labels, and with the values of a curve that was fitted on other rows.
@@ -123,6 +101,7 @@ def _with_fitted(tally: Tally, maps: Maps) -> Tally:
     return tally.with_targets(maps.apply(Rows(tally.confidence, tally.grouping, None)))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class UniformMassBinning(BinningCalibrator):
     r"""Cut confidences into bins of equal count; the value of a bin is its share of correct rows.
 
@@ -151,18 +130,7 @@ class UniformMassBinning(BinningCalibrator):
     array([0.33333333, 0.66666667])
     """
 
-    def __init__(
-        self,
-        *,
-        points_per_bin: int = 50,
-        n_bins: int | None = None,
-        ties: Ties = "merge",
-        certificate: CertificateKind = "uniform",
-        alpha: float = 0.1,
-        resolution: float | None = None,
-    ) -> None:
-        super().__init__(points_per_bin, ties, certificate, alpha, resolution)
-        self.n_bins = n_bins
+    n_bins: int | None = None
 
     @property
     def properties(self) -> Properties:
@@ -170,6 +138,7 @@ class UniformMassBinning(BinningCalibrator):
         return Properties(keeps_mean=self.ties == "merge", is_discrete=True, is_certified=True)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class QABinning(BinningCalibrator):
     r"""Return the share of correct rows among those of the same group and a similar confidence.
 
@@ -200,24 +169,14 @@ class QABinning(BinningCalibrator):
     array(['group', 'root'], dtype='<U8')
     """
 
-    def __init__(
-        self,
-        *,
-        points_per_bin: int = 50,
-        max_depth: int | None = None,
-        ties: Ties = "merge",
-        certificate: CertificateKind = "uniform",
-        alpha: float = 0.1,
-        resolution: float | None = None,
-    ) -> None:
-        super().__init__(points_per_bin, ties, certificate, alpha, resolution)
-        self.max_depth = max_depth
+    max_depth: int | None = None
 
     @property
     def properties(self) -> Properties:
         return Properties(keeps_mean=self.ties == "merge", is_discrete=True, is_certified=True, uses_groups=True)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ScalingBinning(ScaledBinning):
     """Fit a Platt curve on half of the rows, and take its mean over uniform-mass bins of the other half.
 
@@ -239,21 +198,7 @@ class ScalingBinning(ScaledBinning):
     array([0.24, 0.77])
     """
 
-    def __init__(
-        self,
-        *,
-        points_per_bin: int = 50,
-        n_bins: int | None = None,
-        cross_fit: bool = False,
-        feature: Feature = "confidence",
-        ties: Ties = "merge",
-        certificate: CertificateKind = "uniform",
-        alpha: float = 0.1,
-        resolution: float | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(points_per_bin, ties, certificate, alpha, resolution, cross_fit, feature, seed)
-        self.n_bins = n_bins
+    n_bins: int | None = None
 
     @property
     def properties(self) -> Properties:
@@ -264,6 +209,7 @@ class ScalingBinning(ScaledBinning):
         return fit_platt(tally, self.feature)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ScalingQABinning(ScaledBinning):
     r"""Fit a scaler on half of the rows, and take its mean over the bins of each group on the other half.
 
@@ -291,23 +237,8 @@ class ScalingQABinning(ScaledBinning):
     array([0.65, 0.95, 0.8 ])
     """
 
-    def __init__(
-        self,
-        *,
-        pooling: Literal["full", "partial"] = "partial",
-        points_per_bin: int = 50,
-        max_depth: int | None = None,
-        cross_fit: bool = False,
-        feature: Feature = "confidence",
-        ties: Ties = "merge",
-        certificate: CertificateKind = "uniform",
-        alpha: float = 0.1,
-        resolution: float | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(points_per_bin, ties, certificate, alpha, resolution, cross_fit, feature, seed)
-        self.pooling = pooling
-        self.max_depth = max_depth
+    pooling: Literal["full", "partial"] = "partial"
+    max_depth: int | None = None
 
     @property
     def properties(self) -> Properties:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -13,11 +13,10 @@ from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, Evidence
 from qacal.calibrators.mixed.common import MixedFit
 from qacal.calibrators.mixed.flat import fit_hierarchical
 from qacal.calibrators.platt import Feature, expit, feature_values
-from qacal.storage import require, require_between, require_columns
+from qacal.parameters import MOST, Axes, Between, require
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
-from qacal.tally.groups import NO_GROUP, GroupColumn
-from qacal.tally.lookup import GroupIndex
+from qacal.tally.groups import NO_GROUP, GroupColumn, GroupIndex
 from qacal.tally.tally import Tally
 
 
@@ -25,9 +24,9 @@ from qacal.tally.tally import Tally
 class LogisticMaps:
     """A curve per group; entry 0 is the common curve, for rows of unknown groups."""
 
-    intercept: Floats
-    slope: Floats
-    rows: Ints
+    intercept: Annotated[Floats, Axes("curves")]
+    slope: Annotated[Floats, Axes("curves")]
+    rows: Annotated[Ints, Axes("curves"), Between(0, MOST)]
     directory: GroupIndex
     grouping: GroupColumn | None
     max_depth: int | None
@@ -48,16 +47,10 @@ class LogisticMaps:
             rows=self.rows[entry],
         )
 
-    def validate(self) -> None:
-        if self.grouping is not None:
-            self.grouping.validate()
-        codes, curves = self.directory.codes, len(self.intercept.ravel())
-        self.fit.validate(len(codes))
-        require_columns(curves, intercept=self.intercept, slope=self.slope, rows=self.rows)
-        require_between(0, 2**63 - 1, rows=self.rows)
-        is_known = np.isin(codes, known_groups(self.grouping, self.max_depth)).all()
+    def _validate(self) -> None:
+        is_known = np.isin(self.directory.codes, known_groups(self.grouping, self.max_depth)).all()
         require(bool(is_known), "a group has a curve, but had no rows in the fit.")
-        in_order = np.array_equal(self.directory.entries, np.arange(1, curves))
+        in_order = np.array_equal(self.directory.entries, np.arange(1, len(self.rows)))
         require(in_order, "the curves must be the common one, and one per group in their order.")
         intercept, slope = _curves(self.fit)
         is_same = np.array_equal(intercept, self.intercept) and np.array_equal(slope, self.slope)
@@ -100,6 +93,7 @@ def fit_curves(tally: Tally, feature: Feature = "confidence", max_depth: int | N
     )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HierarchicalScaling(Calibrator):
     r"""Fit a logistic curve per group, with random intercept and slope (partial pooling).
 
@@ -128,15 +122,10 @@ class HierarchicalScaling(Calibrator):
     array([0.67, 0.93, 0.85])
     """
 
-    maps_: LogisticMaps
-
-    def __init__(self, *, feature: Feature = "confidence", max_depth: int | None = None) -> None:
-        self.feature = feature
-        self.max_depth = max_depth
-
-    @property
-    def properties(self) -> Properties:
-        return Properties(is_monotone=True, uses_groups=True)
+    feature: Feature = "confidence"
+    max_depth: int | None = None
+    maps_: LogisticMaps = field(init=False)
+    properties = Properties(is_monotone=True, uses_groups=True)
 
     def _fit_tally(self, tally: Tally) -> LogisticMaps:
         return fit_curves(tally, self.feature, self.max_depth)

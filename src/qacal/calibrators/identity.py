@@ -21,9 +21,6 @@ class IdentityMap:
     def explain(self, rows: Rows) -> Evidence:
         return Evidence.of(rows.exact, rows.exact.copy())
 
-    def validate(self) -> None:
-        """Accept: there is nothing to validate."""
-
     def parameters(self) -> dict[str, Any]:
         return {}
 
@@ -38,10 +35,7 @@ class Identity(Calibrator):
     """
 
     maps_: IdentityMap
-
-    @property
-    def properties(self) -> Properties:
-        return Properties(is_monotone=True)
+    properties = Properties(is_monotone=True)
 
     def _fit_tally(self, tally: Tally) -> IdentityMap:
         return IdentityMap()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -11,11 +11,10 @@ from qacal.calibrators.ancestry import Lineage, flat_levels, lineage
 from qacal.calibrators.base import Calibrator, Properties, Rows, group_names
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
-from qacal.storage import require, require_between, require_columns, require_offsets, rises_within
+from qacal.parameters import MOST, Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Floats, Ints
-from qacal.tally.bins import group_runs
+from qacal.tally.bins import group_runs, search_within
 from qacal.tally.groups import GroupColumn
-from qacal.tally.lookup import search_within
 from qacal.tally.tally import Tally
 
 
@@ -26,10 +25,10 @@ class IsotonicMaps:
     x, y : the knots of all curves, end to end; curve j has the knots ``offset[j]`` to ``offset[j + 1] - 1``.
     """
 
-    x: Floats
-    y: Floats
-    offset: Ints
-    rows: Ints
+    x: Annotated[Floats, Axes("knots"), Between(0, 1), Rising(within="offset")]
+    y: Annotated[Floats, Axes("knots"), Between(0, 1), Rising(strictly=False, within="offset")]
+    offset: Annotated[Ints, Offsets("knots")]
+    rows: Annotated[Ints, Axes("curves"), Between(0, MOST)]
     lineage: Lineage
     grouping: GroupColumn | None
     max_depth: int | None
@@ -48,16 +47,10 @@ class IsotonicMaps:
             rows=self.rows[curve],
         )
 
-    def validate(self) -> None:
-        self.lineage.validate(self.grouping, self.max_depth)
-        curves, knots = len(self.lineage.depth), len(self.x.ravel())
-        require_columns(knots, x=self.x, y=self.y)
-        require_columns(curves, rows=self.rows)
-        require_between(0, 2**63 - 1, rows=self.rows)
-        require_offsets(self.offset, curves, knots)
-        require_between(0, 1, x=self.x, y=self.y)
-        require(rises_within(self.offset, self.x), "the knots of a curve must rise.")
-        require(rises_within(self.offset, self.y, self.x), "a curve falls.")
+    def _validate(self) -> None:
+        self.lineage.require_of(self.grouping, self.max_depth)
+        is_complete = len(self.offset) - 1 == len(self.rows) == len(self.lineage.depth)
+        require(is_complete, "there must be one curve for each node.")
 
     def parameters(self) -> dict[str, Any]:
         return {} if self.grouping is None else {"max_depth": self.max_depth}
@@ -106,6 +99,7 @@ def _fit_one(h: Floats, w: Floats, wt: Floats) -> tuple[Floats, Floats]:
     return h[~is_inside], y[~is_inside]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class IsotonicCalibration(Calibrator):
     """Fit the best curve that never falls, by least squares (scipy's isotonic regression inside, as in scikit-learn).
 
@@ -126,18 +120,10 @@ class IsotonicCalibration(Calibrator):
     array([0.25 , 0.625, 1.   ])
     """
 
-    maps_: IsotonicMaps
-
-    def __init__(
-        self,
-        *,
-        pooling: Literal["full", "none"] = "full",
-        rows_per_group: int = 50,
-        max_depth: int | None = None,
-    ) -> None:
-        self.pooling = pooling
-        self.rows_per_group = rows_per_group
-        self.max_depth = max_depth
+    pooling: Literal["full", "none"] = "full"
+    rows_per_group: int = 50
+    max_depth: int | None = None
+    maps_: IsotonicMaps = field(init=False)
 
     @property
     def properties(self) -> Properties:

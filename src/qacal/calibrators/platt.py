@@ -7,15 +7,15 @@ Unpenalised. Soft targets and weights need nothing special: they are in the sums
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
-from qacal.storage import require, require_moderate
+from qacal.parameters import MODERATE, MOST, Between
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 
@@ -112,20 +112,16 @@ def _solve(a: float, b: float, c: float, g: _Pair) -> _Pair:
 class LogisticMap:
     """p = 1 / (1 + exp(-(intercept + slope x)))."""
 
-    intercept: float
-    slope: float
+    intercept: Annotated[float, MODERATE]
+    slope: Annotated[float, MODERATE]
     feature: Feature
-    rows: int
+    rows: Annotated[int, Between(1, MOST)]
 
     def apply(self, rows: Rows) -> Floats:
         return expit(self.intercept + self.slope * feature_values(rows.confidence, self.feature))
 
     def explain(self, rows: Rows) -> Evidence:
         return Evidence.of(rows.exact, self.apply(rows), rows=self.rows)
-
-    def validate(self) -> None:
-        require_moderate(intercept=self.intercept, slope=self.slope)
-        require(self.rows >= 1, f"the curve rests on {self.rows} rows; expected 1 or more.")
 
     def parameters(self) -> dict[str, Any]:
         return {"feature": self.feature}
@@ -137,6 +133,7 @@ def fit_platt(tally: Tally, feature: Feature = "confidence") -> LogisticMap:
     return LogisticMap(*fit_logistic(x, tally.w, tally.wt), feature=feature, rows=tally.n)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PlattScaling(Calibrator):
     r"""Fit one logistic curve to all rows: :math:`p = \mathrm{logit}^{-1}(B_0 + B_1 h)`.
 
@@ -157,15 +154,10 @@ class PlattScaling(Calibrator):
     array([0.25, 0.5 , 0.75])
     """
 
-    maps_: LogisticMap
-
-    def __init__(self, *, feature: Feature = "confidence") -> None:
-        self.feature = feature
-
-    @property
-    def properties(self) -> Properties:
-        # Maximum likelihood with an intercept keeps the mean.
-        return Properties(is_monotone=True, keeps_mean=True)
+    feature: Feature = "confidence"
+    maps_: LogisticMap = field(init=False)
+    # Maximum likelihood with an intercept keeps the mean.
+    properties = Properties(is_monotone=True, keeps_mean=True)
 
     def _fit_tally(self, tally: Tally) -> LogisticMap:
         return fit_platt(tally, self.feature)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from qacal.calibrators.ancestry import flat_levels, groups_with_rows, lineage, sums_between
@@ -10,7 +12,6 @@ from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha, fixed_certificate
 from qacal.parameters import is_number, is_whole, shown
-from qacal.storage import require
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 
@@ -113,6 +114,7 @@ def _occupied(level: Tally, tops: Floats, rows_per_map: int) -> int:
     return min(len(code), 1) + int(np.count_nonzero((code[1:] != code[:-1]) | (bins[1:] != bins[:-1])))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class StepBinning(Calibrator):
     r"""Keep a good score, rounded to steps, and give each step in each group an interval.
 
@@ -163,31 +165,14 @@ class StepBinning(Calibrator):
     (array([0.866, 0.652, 0.   ]), array([0.928, 0.745, 1.   ]))
     """
 
-    maps_: BinMaps
-
-    def __init__(
-        self,
-        *,
-        step: float = 0.05,
-        rows_per_map: int = 250,
-        max_depth: int | None = None,
-        alpha: float = 0.1,
-        recalibrate: bool = False,
-    ) -> None:
-        self.step = step
-        self.rows_per_map = rows_per_map
-        self.max_depth = max_depth
-        self.alpha = alpha
-        self.recalibrate = recalibrate
-
-    def validate(self) -> None:
-        super().validate()
-        require(self.maps_.certificate.kind == "fixed", "the bins of StepBinning are fixed; these are not. Fit again.")
-
-    @property
-    def properties(self) -> Properties:
-        # Not monotone: one step may be moved into its interval while its neighbour is not.
-        return Properties(is_discrete=True, is_certified=True, uses_groups=True)
+    step: float = 0.05
+    rows_per_map: int = 250
+    max_depth: int | None = None
+    alpha: float = 0.1
+    recalibrate: bool = False
+    maps_: BinMaps = field(init=False)
+    # Not monotone: one step may be moved into its interval while its neighbour is not.
+    properties = Properties(is_discrete=True, is_certified=True, uses_groups=True)
 
     def _fit_tally(self, tally: Tally) -> BinMaps:
         return fit_step_bins(

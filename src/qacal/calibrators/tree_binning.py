@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def fit_tree_bins(
     confidence = levels[0].confidence
     cuts = confidence[np.linspace(0, len(confidence) - 1, min(len(confidence), _MOST_CUTS)).round().astype(int)]
     curves = fit_tree_curves(tally, feature, max_depth)
-    node = curves.nodes_at(ancestry.depth, ancestry.owner)
+    node = curves.nodes.at(ancestry.depth, ancestry.owner)
     heights = expit(curves.intercept[node][:, None] + curves.slope[node][:, None] * curves.scores(cuts))
     table = sums_between(cuts, levels, ancestry, _SUMS)
 
@@ -82,6 +83,7 @@ def step_starts(heights: Floats, step: float) -> Ints:
     return np.flatnonzero(is_first)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TreeBinning(Calibrator):
     r"""Fit the curves of :class:`TreeScaling` and round them to steps, each with an interval.
 
@@ -112,26 +114,13 @@ class TreeBinning(Calibrator):
     (array([0.65, 0.95, 0.82]), array(['group', 'group', 'root'], dtype='<U8'))
     """
 
-    maps_: BinMaps
-
-    def __init__(
-        self,
-        *,
-        step: float = 0.05,
-        feature: TreeFeature = "isotonic",
-        max_depth: int | None = None,
-        alpha: float = 0.1,
-        resolution: float | None = None,
-    ) -> None:
-        self.step = step
-        self.feature = feature
-        self.max_depth = max_depth
-        self.alpha = alpha
-        self.resolution = resolution
-
-    @property
-    def properties(self) -> Properties:
-        return Properties(is_discrete=True, is_certified=True, uses_groups=True)
+    step: float = 0.05
+    feature: TreeFeature = "isotonic"
+    max_depth: int | None = None
+    alpha: float = 0.1
+    resolution: float | None = None
+    maps_: BinMaps = field(init=False)
+    properties = Properties(is_discrete=True, is_certified=True, uses_groups=True)
 
     def _tally_options(self) -> dict[str, Any]:
         return {"resolution": self.resolution}

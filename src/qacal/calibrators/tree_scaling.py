@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -11,11 +11,11 @@ from qacal.calibrators.ancestry import Lineage
 from qacal.calibrators.base import Calibrator, Properties, Rows, group_names
 from qacal.calibrators.evidence import Evidence
 from qacal.calibrators.mixed.common import MixedFit
-from qacal.calibrators.mixed.nodes import Addresses, nodes_of
+from qacal.calibrators.mixed.nodes import Nodes, nodes_of
 from qacal.calibrators.mixed.tree import fit_tree
 from qacal.calibrators.platt import expit, feature_values
 from qacal.errors import InputError
-from qacal.storage import require, require_between, require_columns
+from qacal.parameters import MOST, Axes, Between, require
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.groups import GroupColumn
 from qacal.tally.isotonic import IsotonicCurve, isotonic_shape
@@ -30,28 +30,24 @@ class TreeMaps:
 
     rows : the number of rows in each node, including those below it.
     shape : the curve of the feature "isotonic"; None for other features.
-    addresses, lineage : which node a row is in; the node of each curve. Both follow from the groups.
+    nodes, lineage : the node of each curve, and which node a group uses. Both follow from the groups.
     """
 
-    intercept: Floats
-    slope: Floats
-    rows: Ints
+    intercept: Annotated[Floats, Axes("nodes")]
+    slope: Annotated[Floats, Axes("nodes")]
+    rows: Annotated[Ints, Axes("nodes"), Between(0, MOST)]
     shape: IsotonicCurve | None
     grouping: GroupColumn | None
     max_depth: int | None
     feature: TreeFeature
     fit: MixedFit
-    addresses: Addresses = field(init=False, repr=False)
+    nodes: Nodes = field(init=False, repr=False)
     lineage: Lineage = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Validated here, and not in validate(), because the addresses are made of the groups.
-        if self.grouping is not None:
-            self.grouping.validate()
         nodes = nodes_of(self.grouping, self.max_depth)
-        addresses = Addresses.of(nodes, self.grouping, self.max_depth)
-        object.__setattr__(self, "addresses", addresses)
-        object.__setattr__(self, "lineage", addresses.lineage(nodes))
+        object.__setattr__(self, "nodes", nodes)
+        object.__setattr__(self, "lineage", nodes.lineage())
 
     def apply(self, rows: Rows) -> Floats:
         node = self._nodes(rows)
@@ -67,15 +63,10 @@ class TreeMaps:
             rows=self.rows[node],
         )
 
-    def validate(self) -> None:
-        nodes = len(self.lineage.depth)
-        self.fit.validate(nodes)
-        require_columns(nodes, intercept=self.intercept, slope=self.slope, rows=self.rows)
-        require_between(0, 2**63 - 1, rows=self.rows)
+    def _validate(self) -> None:
+        require(len(self.rows) == len(self.lineage.depth), "there must be one curve for each node.")
         has_shape = self.shape is not None
         require(has_shape == (self.feature == "isotonic"), f"the feature {self.feature!r} does not go with its shape.")
-        if self.shape is not None:
-            self.shape.validate()
         intercept, slope = self.fit.curves()
         is_same = np.array_equal(intercept, self.intercept) and np.array_equal(slope, self.slope)
         require(is_same, "the curves are not those of the fitted effects.")
@@ -86,16 +77,7 @@ class TreeMaps:
     def _nodes(self, rows: Rows) -> Ints:
         if self.grouping is None or rows.groups is None:
             return np.zeros(len(rows.confidence), dtype=np.int64)
-        return self.addresses.find(self.grouping.encode(rows.groups, len(rows.confidence)))
-
-    def nodes_at(self, depth: Ints, code: Ints) -> Ints:
-        """Return the places of nodes, from their depth and code."""
-        nodes = nodes_of(self.grouping, self.max_depth)
-        places = np.zeros(len(depth), dtype=np.int64)
-        for level in range(1, len(nodes.codes)):
-            is_here = depth == level
-            places[is_here] = nodes.offset[level] + np.searchsorted(nodes.codes[level], code[is_here])
-        return places
+        return self.nodes.find(self.grouping.encode(rows.groups, len(rows.confidence)))
 
     def scores(self, confidence: Floats) -> Floats:
         """Return the feature of each confidence."""
@@ -114,8 +96,7 @@ def fit_tree_curves(tally: Tally, feature: TreeFeature = "isotonic", max_depth: 
         raise InputError(f'feature is {feature!r}; expected "isotonic", "confidence" or "logit".')
     column = tally.grouping
     nodes = nodes_of(column, max_depth)
-    addresses = Addresses.of(nodes, column, max_depth)
-    node = np.zeros(len(tally), dtype=np.int64) if column is None else addresses.find(column)
+    node = np.zeros(len(tally), dtype=np.int64) if column is None else nodes.find(column)
     shape = isotonic_shape(tally) if feature == "isotonic" else None
     x = _scores(tally.confidence, feature, shape)
     # Shrinkage compares the rows of a node with its parent, so weights are scaled to effective rows.
@@ -144,6 +125,7 @@ def _cells(x: Floats, w: Floats, wt: Floats, node: Ints) -> tuple[Floats, Floats
     return x[starts], np.add.reduceat(w, starts), np.add.reduceat(wt, starts), node[starts]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TreeScaling(Calibrator):
     r"""Fit one shape for all rows, and shift and stretch it along a tree of groups (partial pooling at every depth).
 
@@ -185,15 +167,10 @@ class TreeScaling(Calibrator):
     array([0.34, 0.4 , 0.39, 0.55, 0.75, 0.8 , 0.72, 0.81])
     """
 
-    maps_: TreeMaps
-
-    def __init__(self, *, feature: TreeFeature = "isotonic", max_depth: int | None = None) -> None:
-        self.feature = feature
-        self.max_depth = max_depth
-
-    @property
-    def properties(self) -> Properties:
-        return Properties(is_monotone=True, uses_groups=True)
+    feature: TreeFeature = "isotonic"
+    max_depth: int | None = None
+    maps_: TreeMaps = field(init=False)
+    properties = Properties(is_monotone=True, uses_groups=True)
 
     def _fit_tally(self, tally: Tally) -> TreeMaps:
         return fit_tree_curves(tally, self.feature, self.max_depth)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from shlex import quote
 
 import numpy as np
 
-from qacal.calibrators.evidence import Evidence
 from qacal.checking.confidences import Scale
 from qacal.checking.summary import Summary
 from qacal.errors import counted, some_of
 from qacal.metrics.ranking import doubt_of
 from qacal.records.bad_rows import MAX_BAD, Reason
-from qacal.records.columns import EXPECTED_LABELS
+from qacal.records.columns import EXPECTED_LABELS, PROVENANCE
 from qacal.records.file_options import NOT_UTF8
-from qacal.records.provenance import APART, is_provenance
+from qacal.records.provenance import is_provenance
 from qacal.records.reading import COPIED, REMOVE_COPIES
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import combined, surplus
@@ -29,6 +28,7 @@ FEWEST_LABELS = 20
 GAP = "?"
 """Stands in an option for a value that the user must fill in."""
 
+_NOT_UTF8 = "not UTF-8"
 _MEANS = {"confidence": " (stated by the LLM)", "correct": " (the label: 1 for correct, 0 for wrong)"}
 
 
@@ -46,11 +46,6 @@ class Finding:
     problem: str
     remedy: str
     count: int | None = None
-
-
-def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings, those that stop a fit first."""
-    return tuple(sorted(findings, key=lambda finding: not finding.stops))
 
 
 # Columns
@@ -75,9 +70,6 @@ def on_columns(summary: Summary, stated: Mapping[str, str], *, is_file: bool) ->
         what = ", ".join(f"{column!r}{_MEANS.get(column, '')}" for column in missing)
         option = f"--column {missing[0]}=NAME (in Python: columns)"
         remedy = f"If it has another name, pass {option}. The columns are {some_of(names, 12)}."
-        if columns.candidates:
-            may_be = "; ".join(f"{column} may be {_either(names)}" for column, names in columns.candidates.items())
-            remedy = f"{f'Replace each {GAP} below by a name' if is_file else f'Pass {option}'}: {may_be}."
         if columns.reverse is not None:
             remedy = (
                 f"{columns.reverse!r} seems to be the reverse of correct: 1 means wrong. Write a column correct that "
@@ -103,35 +95,16 @@ def column_options(mapping: Mapping[str, str]) -> list[str]:
     return [f"--column {quote(f'{column}={name}')}" for column, name in mapping.items()]
 
 
-def _either(names: Sequence[str]) -> str:
-    """Return up to three names to choose from.
-
-    >>> _either(["a", "b"]), _either(["a", "b", "c", "d"])
-    ("'a' or 'b'", "'a', 'b', 'c' or another")
-    """
-    *others, last = [*map(repr, names)] if len(names) <= 3 else [*map(repr, names[:3]), "another"]
-    return f"{', '.join(others)} or {last}" if others else last
-
-
-def on_outputs(summary: Summary) -> Iterator[Finding]:
-    """Yield a finding on columns with the names of new columns of `apply`."""
-    new = {field.name for field in fields(Evidence)} - {"confidence"}
-    taken = [name for name in summary.names if name in new]
-    if taken:
-        has, adds = ("is a column", "a column of that name")
-        if len(taken) > 1:
-            has, adds = ("are columns", "columns of those names")
-        problem = f"There {has} {some_of([*map(repr, taken)], 12)}, and qacal apply adds {adds}."
-        remedy = 'Pass apply a prefix for the new columns: --prefix qacal_ (in Python: prefix="qacal_").'
-        yield Finding("output_columns", False, problem, remedy)
-
-
 # Rows
 
 
-def on_rows(summary: Summary, scale: Scale) -> Iterator[Finding]:
+def on_rows(summary: Summary, scale: Scale, is_usable: Bools) -> Iterator[Finding]:
     """Yield findings on bad, unlabelled and repeated rows."""
-    reasons = unexplained(summary, scale)
+    # Other findings explain kinds of bad rows: on the scale, on the encoding, or on all labels.
+    explained = {*_off_scale(summary, scale), _NOT_UTF8}
+    if summary.has_no_label:
+        explained |= {reason.kind for reason in _unread_labels(summary)}
+    reasons = [reason for reason in summary.bad.reasons if reason.kind not in explained]
     if reasons:
         count = sum(reason.count for reason in reasons)
         problem = f"{counted(count, 'row')} of {summary.bad.rows:,} cannot be used; the first of each kind:"
@@ -141,25 +114,16 @@ def on_rows(summary: Summary, scale: Scale) -> Iterator[Finding]:
         if count > MAX_BAD * summary.bad.rows:
             remedy = f"Fix them: more than {MAX_BAD:.0%} are skipped only with --max-bad."
         yield Finding("bad_rows", True, problem, remedy, count)
-    unlabelled = count_unlabelled(summary, scale)
-    if unlabelled and not summary.has_no_label:
+    unlabelled = int(np.count_nonzero(np.isnan(summary.column("label")) & is_usable))
+    if unlabelled and "correct" in summary.columns.names and not summary.has_no_label:
         remedy = "Label them (qacal judge), or skip them: --skip-bad-rows unlabelled.jsonl"
         yield Finding("unlabelled", True, f"{counted(unlabelled, 'row')} without a label.", remedy, unlabelled)
-    if summary.rows:
-        yield from _repeats(summary)
+    yield from _repeats(summary)
 
 
 def _example(reason: Reason) -> str:
     """Return the place and the value of the first bad row of a kind, without the expected value."""
     return f"{reason.example.place}, {reason.example.problem.partition('; ')[0].rstrip('.')}"
-
-
-def unexplained(summary: Summary, scale: Scale) -> list[Reason]:
-    """Return the kinds of bad rows that no other finding explains (on the scale, or on all labels)."""
-    kinds = _off_scale(summary, scale)
-    if summary.has_no_label:
-        kinds |= {reason.kind for reason in _unread_labels(summary)}
-    return [reason for reason in summary.bad.reasons if reason.kind not in kinds]
 
 
 def _off_scale(summary: Summary, scale: Scale) -> set[str]:
@@ -175,18 +139,9 @@ def _off_scale(summary: Summary, scale: Scale) -> set[str]:
 
 def are_usable(summary: Summary, scale: Scale) -> Bools:
     """Return which rows can be used, labelled or not; a wrong scale does not count, because it can be converted."""
-    if not summary.rows:
-        return np.empty(0, dtype=bool)
     is_off = any(reason.kind in _off_scale(summary, scale) for reason in summary.bad.reasons)
     usable: Bools = summary.column("sound" if is_off else "good")
     return usable
-
-
-def count_unlabelled(summary: Summary, scale: Scale) -> int:
-    """Return the number of rows that lack only a label; 0 without a column of labels."""
-    if "correct" not in summary.columns.names or not summary.rows:
-        return 0
-    return int(np.count_nonzero(np.isnan(summary.column("label")) & are_usable(summary, scale)))
 
 
 def _unread_labels(summary: Summary) -> list[Reason]:
@@ -194,20 +149,16 @@ def _unread_labels(summary: Summary) -> list[Reason]:
     return [reason for reason in summary.bad.reasons if reason.kind.startswith(f"{summary.columns.names['correct']} ")]
 
 
-def on_encoding(summary: Summary) -> Finding | None:
-    """Return a finding on text that is not UTF-8, in the header or in rows; None if there is no such text."""
-    first = next((reason for reason in summary.bad.reasons if reason.kind == "not UTF-8"), None)
+def on_encoding(summary: Summary) -> Iterator[Finding]:
+    """Yield a finding on text that is not UTF-8, in the header or in rows."""
+    first = next((reason for reason in summary.bad.reasons if reason.kind == _NOT_UTF8), None)
     parts = ["the header"] if any("\udc80" <= letter <= "\udcff" for name in summary.names for letter in name) else []
     if first is not None:
         parts.append(f"{counted(first.count, 'row')} of {summary.bad.rows:,} (the first: {first.example.place})")
-    if not parts:
-        return None
-    problem = f"Not in UTF-8: {' and '.join(parts)}."
-    remedy = NOT_UTF8[0].upper() + NOT_UTF8[1:]
-    if summary.has_utf8:
-        problem += " Other rows are, so these are damaged."
-        remedy = "Fix them, or skip them: --skip-bad-rows FILE (in Python: on_fault=BadRows())."
-    return Finding("encoding", True, problem, remedy, None if first is None else first.count)
+    if parts:
+        remedy = f"{NOT_UTF8[0].upper()}{NOT_UTF8[1:]} If these rows are damaged, skip them: --skip-bad-rows FILE."
+        count = None if first is None else first.count
+        yield Finding("encoding", True, f"Not in UTF-8: {' and '.join(parts)}.", remedy, count)
 
 
 def _repeats(summary: Summary) -> Iterator[Finding]:
@@ -218,7 +169,11 @@ def _repeats(summary: Summary) -> Iterator[Finding]:
         row = combined(pair, *parts)[summary.column("asked")]
         copies = surplus(row)
     if copies > 0:
-        first, second = summary.column("place")[summary.column("asked")][[*_first_pair(row)]]
+        is_copy = np.ones(len(row), dtype=bool)
+        is_copy[np.unique(row, return_index=True)[1]] = False
+        copy = int(np.argmax(is_copy))
+        places = summary.column("place")[summary.column("asked")]
+        first, second = places[np.argmax(row == row[copy])], places[copy]
         where = f"for example {summary.unit}s {first:,} and {second:,}"
         problem = f"{counted(copies, 'exact copy', 'exact copies')} of earlier rows ({where}): {COPIED}."
         yield Finding("duplicate_rows", False, problem, REMOVE_COPIES, copies)
@@ -241,14 +196,6 @@ def _repeats(summary: Summary) -> Iterator[Finding]:
             problem = f"{both:,} answers are labelled correct in one row and wrong in another, with the same question."
             remedy = "Check how they were labelled: contradictory labels are noise for a fit."
             yield Finding("contradicting_labels", False, problem, remedy, both)
-
-
-def _first_pair(hashes: Hashes) -> tuple[int, int]:
-    """Return the places of the first row with a later copy, and of that copy."""
-    order = np.argsort(hashes, kind="stable")
-    again = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
-    at = int(again[np.argmin(order[again + 1])])
-    return int(order[at]), int(order[at + 1])
 
 
 def _on_ids(identity: Hashes, question: Hashes) -> Iterator[Finding]:
@@ -274,7 +221,7 @@ def _repeated(hashes: Hashes) -> int:
 
 def on_origins(summary: Summary) -> Iterator[Finding]:
     """Yield findings on rows of several LLMs, prompts, confidence sources or judges."""
-    for name, plural in APART:
+    for name, plural in PROVENANCE.items():
         counts = summary.origins.get(name)
         if counts is not None and len(counts) > 1 and is_provenance(name, list(counts)):
             values = some_of([f"{value} ({count:,})" for value, count in counts.most_common()], 12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from qacal.checking.confidences import number_of
@@ -42,7 +42,6 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
         *("richtig", "korrekt", "juste", "correcte", "correcto", "correcta", "corretto"),
     ),
     "model": ("model_name", "model_id", "llm", "llm_name", "engine", "deployment"),
-    "id": ("question_id", "qid", "item_id", "example_id", "sample_id", "doc_id", "task_id", "uid", "uuid", "key"),
 }
 # A longer name matches if it contains one of these words and none of the words in _ELSE.
 _WORDS = {
@@ -73,14 +72,12 @@ class Columns:
     guessed : columns with another name that the caller did not give.
     rival_answer : another column that looks like the LLM's answer, such as "model_answer".
     reverse : a column that seems to mark wrong answers, if no column marks correct ones.
-    candidates : columns with suitable values, for each column that a fit needs and that was not found.
     """
 
     names: Mapping[str, str]
     guessed: tuple[str, ...] = ()
     rival_answer: str | None = None
     reverse: str | None = None
-    candidates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -107,29 +104,18 @@ def find_columns(table: Table, stated: Mapping[str, str]) -> Columns:
     taken = {*names.values()}
     names |= {name: name for name in KNOWN if name in sample.names and name not in names and name not in taken}
     guessed = []
-    for column in _OTHER_NAMES:
+    for column in _HOLDS:
         guess = None if column in names or column in stated else _guess(column, sample, names)
         if guess is not None:
             guessed.append(column)
             names = {name: other for name, other in names.items() if other != guess} | {column: guess}
     reverse = (name for name in sample.names if _is_reverse(name) and _are_labels(sample[name]))
-    unsure = {column: _candidates(column, sample, names) for column in NEEDED if column not in {*names, *stated}}
     return Columns(
         {name: names[name] for name in KNOWN if name in names},
         tuple(guessed),
         _rival_answer(sample, names),
         None if "correct" in names else next(reverse, None),
-        {column: candidates for column, candidates in unsure.items() if candidates},
     )
-
-
-def column_called(name: str) -> str | None:
-    """Return the standard column that has this name elsewhere; None for an unknown name.
-
-    >>> column_called("Frage"), column_called("modelAnswer"), column_called("subject")
-    ('question', 'answer', None)
-    """
-    return next((column for column, others in _OTHER_NAMES.items() if _spelled(name) in others), None)
 
 
 class _Sample(dict[str, list[Any]]):
@@ -149,8 +135,6 @@ def _guess(column: str, sample: _Sample, names: Mapping[str, str]) -> str | None
     """Return the most likely name of a standard column in the table; None if there is no likely one."""
     taken = {*names.values()} - ({"prompt"} if column == "question" else set())
     free = [name for name in sample.names if name not in taken and not (column == "correct" and _is_reverse(name))]
-    if column == "id":
-        return _guessed_id(sample, free, names.get("question"))
     spelled = {name: _spelled(name) for name in free}
     by_name = [name for name in free if spelled[name] == column]
     by_name += [name for other in _OTHER_NAMES[column] for name in free if spelled[name] == other]
@@ -183,22 +167,6 @@ def _spelled(name: str) -> str:
 
 def _is_reverse(name: str) -> bool:
     return bool({*_spelled(name).split("_")} & _REVERSED)
-
-
-def _candidates(column: str, sample: _Sample, names: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns with suitable values that are not yet assigned."""
-    holds = _are_texts if column == "answer" else _HOLDS[column]
-    free = [name for name in sample.names if name not in names.values() and not _is_reverse(name)]
-    return tuple(name for name in free if holds(sample[name]))
-
-
-def _guessed_id(sample: _Sample, free: list[str], question: str | None) -> str | None:
-    """Return a column of ids, if it has fewer values than there are texts: a question may be worded in two ways."""
-    if question is None:
-        return None
-    texts = len({*map(str, sample[question])})
-    named = (name for other in _OTHER_NAMES["id"] for name in free if _spelled(name) == other)
-    return next((name for name in named if 1 < len({*map(str, sample[name])}) < texts), None)
 
 
 def _rival_answer(sample: _Sample, names: Mapping[str, str]) -> str | None:

@@ -15,7 +15,8 @@ from qacal.tally.arrays import Floats, is_missing
 
 # A column with more values does not group the questions.
 _MOST_LEVELS = 50
-_BINS = 1_000
+# A column with more values than there are thousandths is neither groups nor a confidence.
+_MOST_VALUES = 1_001
 # A value with fewer labelled rows is ignored.
 _ROWS_A_LEVEL = 20
 # Significance level of the test; divided by the number of columns.
@@ -45,56 +46,40 @@ class UsefulColumn:
 
 
 class OtherColumn:
-    """Gathers the relation of a column to the labels, in constant memory."""
+    """Counts labelled rows and correct answers for each value of a column; it stops if there are too many values.
+
+    Numbers from 0 to 1 count as thousandths.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._levels: dict[Any, list[float]] | None = {}
-        self._bins: Floats | None = np.zeros((_BINS + 1, 2))
-        self._distinct: set[float] = set()
+        self.is_done = False
+        self._counts: dict[Any, list[float]] = {}
         self._is_vector = False
-
-    @property
-    def is_done(self) -> bool:
-        """Whether further rows would change nothing."""
-        return self._levels is None and self._bins is None
 
     def add(self, values: Sequence[Any], labels: Floats) -> None:
         """Add rows; unlabelled rows have NaN."""
-        rows = [row for row, value in enumerate(values) if not is_missing(value)]
-        present, label = [values[row] for row in rows], labels[rows]
-        if not all(isinstance(value, str | int | float | np.generic) for value in present):
-            self._is_vector = _is_vector(present[0])
-            self._levels = self._bins = None
-            return
-        if self._levels is not None:
-            self._add_levels(present, label, self._levels)
-        if self._bins is not None:
-            self._add_numbers(present, label, self._bins)
-
-    def _add_levels(self, values: Sequence[Any], labels: Floats, levels: dict[Any, list[float]]) -> None:
         for value, label in zip(values, labels.tolist(), strict=True):
+            if is_missing(value):
+                continue
+            if not isinstance(value, str | int | float | np.generic):
+                self._is_vector = _is_vector(value)
+                self._stop()
+                return
             if math.isnan(label):
                 continue
-            counts = levels.setdefault(value, [0.0, 0.0])
+            number = None if isinstance(value, bool) else number_of(value)
+            key = value if number is None or not 0 <= number <= 1 else round(number, 3)
+            counts = self._counts.setdefault(key, [0.0, 0.0])
             counts[0] += 1
             counts[1] += label
-            if len(levels) > _MOST_LEVELS:
-                self._levels = None
+            if len(self._counts) > _MOST_VALUES:
+                self._stop()
                 return
 
-    def _add_numbers(self, values: Sequence[Any], labels: Floats, bins: Floats) -> None:
-        numbers = [None if isinstance(value, bool) else number_of(value) for value in values]
-        column = np.array(numbers, dtype=np.float64)
-        if not ((column >= 0) & (column <= 1)).all():
-            self._bins = None
-            return
-        if len(self._distinct) <= 2:
-            self._distinct.update(np.unique(column).tolist())
-        is_labelled = ~np.isnan(labels)
-        places = np.rint(column[is_labelled] * _BINS).astype(np.int64)
-        np.add.at(bins[:, 0], places, 1 - labels[is_labelled])
-        np.add.at(bins[:, 1], places, labels[is_labelled])
+    def _stop(self) -> None:
+        self.is_done = True
+        self._counts = {}
 
     def use(self, columns: int) -> UsefulColumn | None:
         """Return how a fit could use the column; None if it tells nothing, or is a label.
@@ -103,16 +88,14 @@ class OtherColumn:
         """
         if self._is_vector:
             return UsefulColumn(self.name, "vectors", (f"--embedder column:{self.name}",))
-        if self._bins is not None and len(self._distinct) > 2:
-            auroc = auroc_of_counts(self._bins[:, 1], self._bins[:, 0])
+        if len(self._counts) > 2 and all(isinstance(key, float) and 0 <= key <= 1 for key in self._counts):
+            rows, right = np.array([counts for _, counts in sorted(self._counts.items())]).T
+            auroc = auroc_of_counts(right, rows - right)
             if auroc.low <= 0.5 or auroc.value >= _TOO_GOOD:
                 return None
             return UsefulColumn(self.name, "confidence", (f"--extra-confidence {self.name}",), auroc)
-        return self._groups(columns)
-
-    def _groups(self, columns: int) -> UsefulColumn | None:
-        levels = [counts for counts in (self._levels or {}).values() if counts[0] >= _ROWS_A_LEVEL]
-        if len(levels) < 2:
+        levels = [counts for counts in self._counts.values() if counts[0] >= _ROWS_A_LEVEL]
+        if len(self._counts) > _MOST_LEVELS or len(levels) < 2:
             return None
         rows, right = np.array(levels).T
         mean = float(right.sum() / rows.sum())
@@ -122,7 +105,7 @@ class OtherColumn:
             return None
         options = (f"--feature {self.name}", f"--partition column:{self.name}")
         low, high = float(share.min()), float(share.max())
-        return UsefulColumn(self.name, "groups", options, values=len(self._levels or ()), low=low, high=high)
+        return UsefulColumn(self.name, "groups", options, values=len(self._counts), low=low, high=high)
 
 
 def _by_chance(rows: Floats, right: Floats, mean: float) -> float:

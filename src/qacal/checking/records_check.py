@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from shlex import quote
 from typing import Any
 
@@ -24,7 +24,7 @@ from qacal.model.defaults import DEPTH_WITH_SCORE, SHARE_WITH_SCORE
 from qacal.planning import labels_for_group, rounded_up
 from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import expression_key, listed
-from qacal.records.file_options import current_options, file_options
+from qacal.records.file_options import current_options
 from qacal.records.files import File
 from qacal.records.reading import Reading, as_source
 from qacal.records.table import Table
@@ -33,8 +33,6 @@ from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.thresholds.curve import CANDIDATES, threshold_curve
 from qacal.thresholds.outlook import rows_needed
 
-# The encoding to try for text that is not UTF-8: spreadsheets write it.
-_ENCODING = "cp1252"
 # Measured on five LLMs.
 _TEXT_HELPS = ((300, "half of the fits"), (1_000, "nearly all fits"))
 # `qacal split` holds out this share of the questions, to choose a threshold on.
@@ -82,7 +80,6 @@ class RecordsCheck:
     accuracy : the share of correct answers among the labelled rows; NaN without labels.
     questions : the number of different questions; None without a column for them.
     names : all columns. `columns` has the standard columns with their names here.
-    candidates : columns with suitable values, for each column that a fit needs and that was not found.
     auroc : how well the confidence separates correct from wrong answers; None if that cannot be measured.
     findings : those that stop a fit come first.
     bad_rows : the kinds of bad rows, with the first example of each.
@@ -102,7 +99,6 @@ class RecordsCheck:
     questions: int | None
     names: tuple[str, ...]
     columns: Mapping[str, str]
-    candidates: Mapping[str, tuple[str, ...]]
     scale: Scale
     auroc: Auroc | None
     findings: tuple[Finding, ...]
@@ -164,38 +160,18 @@ def check(
     """
     reading = Reading(columns or {}, percent, expressions=expressions or {})
     source = as_source(records)
-    checked, encoding, has_utf8 = _checked(source, reading, progress)
-    if encoding is None or current_options().encoding is not None:
-        return checked
-    if not has_utf8:
-        with file_options(encoding=_ENCODING):
-            readable, _, _ = _checked(source, reading, progress)
-        if not any(finding.kind == "encoding" for finding in readable.findings):
-            checked = readable
-            encoding = replace(encoding, problem=f"{encoding.problem} The rest of this check reads it as {_ENCODING}.")
-    return replace(checked, findings=findings.in_order([encoding, *checked.findings]))
-
-
-def _checked(source: Any, reading: Reading, progress: Progress | None) -> tuple[RecordsCheck, Finding | None, bool]:
-    """Return the check, a finding on the encoding, and whether some rows are UTF-8."""
     bad = BadRows()
-    batches = source.batches(bad.add_unread)
-    fault: InputError | None = None
-
-    def tables() -> Iterator[Table]:
-        nonlocal fault
-        try:
-            yield from batches
-        except InputError as error:  # the rows up to here are checked
-            fault = error
-
+    tables = source.batches(bad.add_unread)  # raises if there is no such file
     summary: Summary | None = None
-    for table in tables():
-        summary = summary or _begun(table, reading, bad)
-        summary.add(table)
-        (progress or no_progress)("checking", summary.rows)
-    summary = summary or Summary(Columns({}), 1.0, bad, {})
-    return _judged(summary, reading, source, fault), findings.on_encoding(summary), summary.has_utf8
+    fault: InputError | None = None
+    try:
+        for table in tables:
+            summary = summary or _begun(table, reading, bad)
+            summary.add(table)
+            (progress or no_progress)("checking", summary.rows)
+    except InputError as error:  # the rows up to here are checked
+        fault = error
+    return _judged(summary or Summary(Columns({}), 1.0, bad, {}), reading, source, fault)
 
 
 def _begun(first: Table, reading: Reading, bad: BadRows) -> Summary:
@@ -213,25 +189,25 @@ def _begun(first: Table, reading: Reading, bad: BadRows) -> Summary:
 
 def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError | None) -> RecordsCheck:
     is_file, names = isinstance(source, File), summary.columns.names
-    stated, label = (np.empty(0) if not summary.rows else summary.column(name) for name in ("stated", "label"))
+    stated, label = summary.column("stated"), summary.column("label")
     scale = scale_of(stated[~np.isnan(stated)], summary.words)
-    is_known = ~np.isnan(label) & findings.are_usable(summary, scale)
-    is_both = is_known & ~np.isnan(stated)
+    is_usable = findings.are_usable(summary, scale)
+    is_known = ~np.isnan(label) & is_usable
     key, is_asked = (summary.column(name) for name in (("id", "named") if "id" in names else ("question", "asked")))
-    is_ranked = scale.kind not in ("mixed", "unknown")
     is_rated, confidence = _rated(stated, is_known, scale)
+    question = None if key is None else key[is_rated]
     fewest = _fewest(summary, is_known)
     llm = None if fewest is None else summary.column("llm")[is_rated]
     labelled, rated = int(is_known.sum()), label[is_rated]
     issues = (
         *_on_file(summary, fault),
+        *findings.on_encoding(summary),
         *findings.on_columns(summary, reading.columns, is_file=is_file),
         *findings.on_scale(scale, names.get("confidence", "confidence"), reading.percent),
-        *findings.on_outputs(summary),
         *findings.on_origins(summary),
-        *findings.on_rows(summary, scale),
+        *findings.on_rows(summary, scale, is_usable),
         *findings.on_labels(summary, label[is_known]),
-        *findings.on_doubts(confidence, rated, None if key is None else key[is_rated], llm, summary.llms),
+        *findings.on_doubts(confidence, rated, question, llm, summary.llms),
     )
     has_goals = labelled and not (len(rated) and (rated == rated[0]).all())
     return RecordsCheck(
@@ -244,10 +220,9 @@ def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError |
         questions=None if key is None else len(np.unique(key[is_asked])),
         names=tuple(summary.names),
         columns=dict(names),
-        candidates=dict(summary.columns.candidates),
         scale=scale,
-        auroc=_auroc(stated[is_both], label[is_both], None if key is None else key[is_both]) if is_ranked else None,
-        findings=findings.in_order(issues),
+        auroc=_auroc(confidence, rated, question),
+        findings=tuple(sorted(issues, key=lambda finding: not finding.stops)),
         bad_rows=tuple(
             BadRowsOfAKind(reason.kind, reason.count, reason.example.place, reason.example.problem)
             for reason in summary.bad.reasons
@@ -255,7 +230,7 @@ def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError |
         useful=tuple(filter(None, (column.use(len(summary.others)) for column in summary.others.values()))),
         fewest=fewest,
         goals=_goals(labelled if fewest is None else fewest[1], confidence, rated) if has_goals else (),
-        options=tuple(_options(summary, reading, scale, {finding.kind for finding in issues})),
+        options=tuple(_options(summary, reading, scale, issues)),
         encoding=current_options().encoding,
     )
 
@@ -280,9 +255,9 @@ def _fewest(summary: Summary, is_known: Bools) -> tuple[str, int] | None:
     return (summary.llms[int(hashes[least])], int(counts[least])) if len(hashes) > 1 else None
 
 
-def _auroc(stated: Floats, label: Floats, question: Hashes | None) -> Auroc | None:
+def _auroc(confidence: Floats, label: Floats, question: Hashes | None) -> Auroc | None:
     """Return the AUROC of labelled rows; rows of one question count as one."""
-    values, which = np.unique(stated, return_inverse=True)
+    values, which = np.unique(confidence, return_inverse=True)
     if len(values) < 2 or len(np.unique(label)) < 2:
         return None
     right, wrong = (np.bincount(which, weights=share).astype(np.float64) for share in (label, 1 - label))
@@ -323,8 +298,9 @@ def _goals(labelled: int, confidence: Floats, correct: Floats) -> tuple[Goal, ..
     return tuple(sorted(steps, key=lambda step: (step.labels is None, step.labels or 0)))
 
 
-def _options(summary: Summary, reading: Reading, scale: Scale, kinds: set[str]) -> Iterator[str]:
-    yield from column_options(summary.columns.mapping | dict.fromkeys(summary.columns.candidates, GAP))
+def _options(summary: Summary, reading: Reading, scale: Scale, issues: Sequence[Finding]) -> Iterator[str]:
+    kinds = {finding.kind for finding in issues}
+    yield from column_options(summary.columns.mapping)
     if reading.percent or "percents" in kinds:
         yield "--percent"
     yield from (f"--expression {quote(f'{words}={number:g}')}" for words, number in reading.expressions.items())
@@ -332,7 +308,6 @@ def _options(summary: Summary, reading: Reading, scale: Scale, kinds: set[str]) 
         yield from (f"--expression {quote(f'{word}={GAP}')}" for word in scale.words)
     if "several_models" in kinds:
         yield "--by model"
-    bad = sum(reason.count for reason in findings.unexplained(summary, scale))
-    bad += findings.count_unlabelled(summary, scale)
+    bad = sum(finding.count or 0 for finding in issues if finding.kind in ("bad_rows", "unlabelled"))
     if 0 < bad <= MAX_BAD * summary.bad.rows:
         yield "--skip-bad-rows bad.jsonl"

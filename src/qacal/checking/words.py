@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from qacal.checking.findings import GAP, column_options
-from qacal.checking.names import NEEDED
 from qacal.errors import counted, some_of
 from qacal.records.files import held_out_name, split_names
 
@@ -20,9 +19,16 @@ _WIDTH = 79
 _SCALES = {"0-1": "scale 0 to 1", "percent": "percents", "mixed": "mixed scales", "logarithms": "logarithms"}
 
 
-def described(checked: RecordsCheck) -> str:
-    """Return a check as text for a terminal."""
-    parts = (_head(checked), _findings(checked), _command(checked), _facts(checked), _useful(checked), _enough(checked))
+def described(checked: RecordsCheck, edited: Callable[[str], str] = str) -> str:
+    """Return a check as text for a terminal; `edited` changes the texts of findings before lines are wrapped."""
+    parts = (
+        _head(checked),
+        _findings(checked, edited),
+        _command(checked),
+        _facts(checked),
+        _useful(checked),
+        _enough(checked),
+    )
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part)))
 
 
@@ -39,20 +45,25 @@ def _head(checked: RecordsCheck) -> Iterator[str]:
     yield f"{'. '.join(counts)}."
 
 
-def _findings(checked: RecordsCheck) -> Iterator[str]:
+def _findings(checked: RecordsCheck, edited: Callable[[str], str]) -> Iterator[str]:
     for number, finding in enumerate(checked.findings, 1):
-        problem, *details = finding.problem.split("\n")
+        problem, *details = edited(finding.problem).split("\n")
         yield from _wrapped(problem, f"{number}. ")
         for detail in details:
             yield from _wrapped(detail, "     ")
-        yield from _wrapped(finding.remedy, "   To do: ")
+        yield from _wrapped(edited(finding.remedy), "   To do: ")
 
 
 def _command(checked: RecordsCheck) -> Iterator[str]:
-    if not checked.is_file or not checked.names or "few_labels" in _kinds(checked):
+    kinds = {finding.kind for finding in checked.findings}
+    if not checked.is_file or not checked.names or "few_labels" in kinds:
         return
-    first = ["once the rest is fixed"] if _is_stuck(checked) else []
-    first += [f"with each {GAP} filled in"] if checked.candidates or "words" in _kinds(checked) else []
+    skips = any(option.startswith("--skip-bad-rows") for option in checked.options)
+    by_option = {"renamed_columns", "percents", "several_models", "words"}
+    by_option |= {"bad_rows", "unlabelled"} if skips else set()
+    is_stuck = any(finding.stops and finding.kind not in by_option for finding in checked.findings)
+    first = ["once the rest is fixed"] if is_stuck else []
+    first += [f"with each {GAP} filled in"] if "words" in kinds else []
     yield f"{', '.join(['To paste', *first])}:"
     qacal = "qacal" if checked.encoding is None else f"qacal --encoding {quote(checked.encoding)}"
     is_stdin, held_out = checked.origin == "standard input", held_out_name(checked.origin)
@@ -62,9 +73,9 @@ def _command(checked: RecordsCheck) -> Iterator[str]:
         return
     # A fit on the whole file would leave no held-out rows. The parts are UTF-8 in any case.
     train, test = map(quote, split_names(checked.origin))
-    names = {**checked.columns, **dict.fromkeys(checked.candidates, GAP)}
+    names = checked.columns
     options = column_options({name: names[name] for name in ("id", "question") if names.get(name, name) != name})
-    options += ["--skip-bad-rows bad_split.jsonl"] if _skips(checked) and "bad_rows" in _kinds(checked) else []
+    options += ["--skip-bad-rows bad_split.jsonl"] if skips and "bad_rows" in kinds else []
     yield from _command_line(f"{qacal} split {quote(checked.origin)} -o {train} --rest {test}", options)
     yield from _command_line(f"qacal fit {train} -o model", checked.options)
 
@@ -77,23 +88,6 @@ def _command_line(command: str, options: Sequence[str]) -> Iterator[str]:
             line = "       "
         line += f" {option}"
     yield line
-
-
-def _is_stuck(checked: RecordsCheck) -> bool:
-    """Return whether some problem needs more than options."""
-    by_option = {"renamed_columns", "percents", "several_models", "words"}
-    by_option |= {"encoding"} if checked.encoding else set()
-    by_option |= {"bad_rows", "unlabelled"} if _skips(checked) else set()
-    by_option |= {"missing_columns"} if {*NEEDED} <= {*checked.columns, *checked.candidates} else set()
-    return any(finding.stops and finding.kind not in by_option for finding in checked.findings)
-
-
-def _kinds(checked: RecordsCheck) -> set[str]:
-    return {finding.kind for finding in checked.findings}
-
-
-def _skips(checked: RecordsCheck) -> bool:
-    return any(option.startswith("--skip-bad-rows") for option in checked.options)
 
 
 def _facts(checked: RecordsCheck) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from qacal.cli import options
-from qacal.cli.elicit import summary, write_answers
+from qacal.cli.elicit import summary
 
 Run = Annotated[
     int | None,
@@ -41,13 +41,22 @@ def run(
         qacal answers run.db -o answers.parquet
         qacal answers run.db -o answers.parquet --unread unread.jsonl
     """
+    from qacal.records.writers import write_objects
+    from qacal.sources.elicitation.run import Outcomes, stored_run
+    from qacal.sources.elicitation.store import open_store
+
     options.require_apart(file, output, unread)
     if unread == "-":
         raise typer.BadParameter("--unread needs a file; standard output is for the answers.")
     for path in (output, unread):
         if path is not None:
             options.require_writable(path)
-    outcomes = write_answers(file, output, run, options.expressions(expression), unread)
+    outcomes = Outcomes()
+    with open_store(file, to_write=False) as store:
+        kept = stored_run(store, run, options.expressions(expression))
+        write_objects(kept.answers(outcomes), output, str(file))
+        if unread is not None:
+            write_objects(kept.unread(), unread, str(file))
     options.note(summary(outcomes))
     if outcomes.lost and unread is None:
         options.note("--unread FILE writes the unreadable replies.")

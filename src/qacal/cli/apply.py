@@ -48,7 +48,7 @@ def run(
         cat new.jsonl | qacal apply model - > out.jsonl
         qacal apply model new.parquet -o out.parquet --threshold 0.8
     """
-    from qacal.model.model_set import load
+    from qacal.model.saved import load
     from qacal.records.columns import listed
 
     options.require_apart(file, output, skip_bad_rows)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 import typer
 
 from qacal.cli import options
 from qacal.errors import printable
-
-if TYPE_CHECKING:
-    from qacal.checking import RecordsCheck
 
 
 def run(
@@ -25,7 +19,7 @@ def run(
 
     It prints problems with remedies and commands to paste: missing columns, bad rows by reason, duplicates, the scale
     of the confidences, and whether they agree with the labels. It also prints other columns that a fit could use, and
-    what the labels are enough for. It reads the file once (twice if it is not UTF-8), and reads files that fit refuses.
+    what the labels are enough for. It reads the file once, and also reads files that fit refuses.
 
     The exit code is 0 if there are no findings, 2 if there are, and 1 if the file could not be read to its end.
 
@@ -34,18 +28,13 @@ def run(
         qacal check answers.csv --column confidence=score --json
     """
     from qacal.checking import check
+    from qacal.checking.words import described
 
     with options.opened(file) as rows, options.progress() as progress:
         columns, words = options.mapping(column), options.expressions(expression)
         checked = check(rows, columns=columns, percent=percent, expressions=words, progress=progress)
     with options.printing():
-        print(options.json_text(checked.to_dict()) if json else printable(str(_for_shell(checked))))
+        text = options.json_text(checked.to_dict()) if json else printable(described(checked, options.for_shell))
+        print(text)
     if not checked.is_fine:
         raise typer.Exit(2 if checked.is_read else 1)
-
-
-def _for_shell(checked: RecordsCheck) -> RecordsCheck:
-    """Return a check without hints for Python callers; this comes before lines are wrapped."""
-    shell = options.for_shell
-    findings = (replace(one, problem=shell(one.problem), remedy=shell(one.remedy)) for one in checked.findings)
-    return replace(checked, findings=tuple(findings))

@@ -73,16 +73,6 @@ Headers = Annotated[
     ),
 ]
 Rpm = Annotated[float | None, typer.Option("--rpm", metavar="NUMBER", min=0.01, help="Limit of requests per minute.")]
-MaxReply = Annotated[
-    float,
-    typer.Option(
-        "--max-reply-mb",
-        metavar="MB",
-        min=1.0,
-        max=200.0,
-        help="Largest reply of the server, decompressed; a larger one counts as failed.",
-    ),
-]
 Preset = Annotated[
     str | None,
     typer.Option(
@@ -111,10 +101,6 @@ def run(
             "that need examples and a grammar), or a file of your own that ends in .toml.",
         ),
     ] = "verb1s-top1",
-    answers: Annotated[
-        str | None,
-        typer.Option("--answers", metavar="FILE", help="Also write the answers: .parquet, .jsonl or .csv."),
-    ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="NUMBER", min=1, help="Ask only the first NUMBER questions.")
     ] = None,
@@ -128,13 +114,11 @@ def run(
     timeout: Timeout = 120.0,
     tries: Tries = 6,
     rpm: Rpm = None,
-    max_reply_mb: MaxReply = 64.0,
     preset: Preset = None,
     field: Fields = None,
     key_env: KeyEnv = None,
     header: Headers = None,
     column: options.Columns = None,
-    expression: options.Expressions = None,
 ) -> None:
     """Ask an LLM questions, and how confident it is in its answers.
 
@@ -151,12 +135,9 @@ def run(
     from qacal.sources.elicitation.question import COLUMNS
     from qacal.sources.elicitation.run import Plan, elicit
 
-    options.require_apart(file, output, answers)
-    if answers is not None:
-        options.require_writable(answers)
+    options.require_apart(file, output)
     logprobs = not no_logprobs and preset is None
-    columns, words = options.mapping(column, only=COLUMNS), options.expressions(expression)
-    plan = Plan(model, prompt, logprobs, fields(field, preset), columns, limit, words)
+    plan = Plan(model, prompt, logprobs, fields(field, preset), options.mapping(column, only=COLUMNS), limit)
     with options.opened(file) as rows:
         if dry_run:
             estimate = plan.estimate(rows)
@@ -167,21 +148,17 @@ def run(
                 "Nothing was asked."
             )
             return
-        asked = client(base_url, key_env, header, max_reply_mb, timeout=timeout, tries=tries, rpm=rpm)
+        asked = client(base_url, key_env, header, timeout=timeout, tries=tries, rpm=rpm)
         note_unlisted(asked, model)
         with telling() as tell:
             ran = elicit(rows, asked, plan, output, workers=workers, progress=tell)
     done = ran.progress
-    options.note(f"{requests_made(done)}, {done.known:,} already had a reply, {done.failed:,} failed.")
-    note_failures(done)
+    note_requests(done)
     if ran.no_logprobs is not None:
         options.note(_NO_LOGPROBS.format(message=ran.no_logprobs))
     options.note(summary(ran.outcomes))
     if ran.begun_at is not None and done.known:
         options.note(f"Earlier replies are from {ran.begun_at}; make sure that it is the same LLM.")
-    if answers is not None:
-        write_answers(output, answers, ran.run)
-        options.note(f"Answers written to {answers}.")
     if done.failed:
         options.note("Run the same command again to repeat the failed requests.")
         raise typer.Exit(1)
@@ -201,9 +178,12 @@ def note_unlisted(asked: Client, model: str) -> None:
         )
 
 
-def requests_made(done: Progress) -> str:
-    """Return the number of requests, and of those that were repeated with the option that helps."""
-    return f"{done.traffic.requests:,} requests made{_repeated(done)}"
+def note_requests(done: Progress) -> None:
+    """Print how many requests were made, repeated and failed, and the most frequent reasons for failures."""
+    made = f"{done.traffic.requests:,} requests made{_repeated(done)}"
+    options.note(f"{made}, {done.known:,} already had a reply, {done.failed:,} failed.")
+    for why, count in done.failures.most_common(3):
+        options.note(f"  {count:,} failed: {why}")
 
 
 def _repeated(done: Progress) -> str:
@@ -214,16 +194,10 @@ def _repeated(done: Progress) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def note_failures(done: Progress) -> None:
-    """Print why requests failed, the most frequent reasons first."""
-    for why, count in done.failures.most_common(3):
-        options.note(f"  {count:,} failed: {why}")
-
-
-def client(base_url: str, key_env: str | None, header: list[str] | None, max_reply_mb: float, **limits: Any) -> Client:
+def client(base_url: str, key_env: str | None, header: list[str] | None, **limits: Any) -> Client:
     """Return the client of the server."""
     from qacal.sources.elicitation.client import Client
-    from qacal.sources.elicitation.masking import brings_credentials
+    from qacal.sources.elicitation.masking import checked_url, credentials
 
     headers = {}
     for text in header or []:
@@ -233,11 +207,11 @@ def client(base_url: str, key_env: str | None, header: list[str] | None, max_rep
             raise typer.BadParameter("a --header is not of the form NAME=VALUE, such as api-key=...")
         headers[name] = value
     # If the user gives a key for this server, do not also send the one in the environment.
-    has_own = key_env is None and brings_credentials(base_url, headers)
+    has_own = key_env is None and bool(credentials(checked_url(base_url), headers))
     key = None if has_own else os.environ.get(key_env or "OPENAI_API_KEY") or None
     if key_env is not None and key is None:
         raise typer.BadParameter(f"--key-env {key_env}: there is no such environment variable, or it is empty.")
-    return Client(base_url, key=key, headers=headers, largest_reply=int(max_reply_mb * 2**20), **limits)
+    return Client(base_url, key=key, headers=headers, **limits)
 
 
 def fields(texts: list[str] | None, preset: str | None = None) -> dict[str, Any]:
@@ -258,27 +232,6 @@ def fields(texts: list[str] | None, preset: str | None = None) -> dict[str, Any]
         except ValueError:
             out[name] = value
     return out
-
-
-def write_answers(
-    store: Path,
-    path: str,
-    run: int | None = None,
-    further: dict[str, float] | None = None,
-    unread: str | None = None,
-) -> Outcomes:
-    """Write the answers of a run as records, and unreadable replies to `unread`; return the outcomes."""
-    from qacal.records.writers import write_objects
-    from qacal.sources.elicitation.run import Outcomes, stored_run
-    from qacal.sources.elicitation.store import open_store
-
-    outcomes = Outcomes()
-    with open_store(store, to_write=False) as opened:
-        kept = stored_run(opened, run, further)
-        write_objects(kept.answers(outcomes), path, str(store))
-        if unread is not None:
-            write_objects(kept.unread(), unread, str(store))
-    return outcomes
 
 
 def summary(outcomes: Outcomes) -> str:

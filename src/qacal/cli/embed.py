@@ -30,7 +30,7 @@ def run(
 
     from qacal.embedders import embedder as embedder_of
     from qacal.errors import InputError
-    from qacal.records.reading import texts_of
+    from qacal.records.reading import read
 
     options.require_apart(file, output, skip_bad_rows)
     options.require_writable(output)
@@ -38,10 +38,11 @@ def run(
     done = 0
     reads = options.input_rows(file, column, False, skip_bad_rows, max_bad)
     with reads as (rows, reading, progress), options.writing(output, rows) as writer:
-        for table, questions, answers in texts_of(rows, reading):
+        for batch in read(rows, reading, needs_labels=False, needs_confidence=False):
+            table = batch.table
             if into in table.names:
                 raise InputError(f"{table.origin} already has a column {into!r}; pass another name with --into.")
-            vectors = maker.embed(questions, answers)
+            vectors = maker.embed(batch.question or [], batch.answer or [])
             column_type = pl.Array(pl.Float32, vectors.shape[1])
             writer.write(table.extended(pl.DataFrame([pl.Series(into, vectors, dtype=column_type).arr.to_list()])))
             done += len(table)

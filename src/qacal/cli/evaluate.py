@@ -11,6 +11,7 @@ import typer
 
 from qacal.cli import options
 from qacal.errors import some_of
+from qacal.metrics.words import NONE_SEEN, UNKNOWN, error_seen, interval
 
 if TYPE_CHECKING:
     from qacal.metrics.calibration import CalibrationError
@@ -72,7 +73,7 @@ def run(
         qacal evaluate labelled.parquet --model model --fail-above 0.05 && deploy
     """
     from qacal.model.evaluating import collect
-    from qacal.model.model_set import load
+    from qacal.model.saved import load
 
     if strict and fail_above is None:
         raise typer.BadParameter("--strict needs --fail-above, which sets the limit.")
@@ -116,7 +117,7 @@ def _warn_of_fitted(columns: EvaluationRows, model: QACalibrator | ModelSet) -> 
 # What is printed
 
 
-_NO_GROUP, _NONE_SEEN, _UNKNOWN = "(no group)", "none seen", "\N{EN DASH}"
+_NO_GROUP = "(no group)"
 
 
 def _print(evaluation: Evaluation, title: str, groups: str | None) -> None:
@@ -145,7 +146,7 @@ def _scores(scores: Scores) -> tuple[str, ...]:
     errors = [scores.error] if scores.error_by_group is None else [scores.error, scores.error_by_group]
     return (
         f"{scores.confidence:.3f}",
-        *(cell for error in errors for cell in (_seen(error.debiased, 4), _interval(error))),
+        *(cell for error in errors for cell in (error_seen(error.debiased, 4), _interval(error))),
         f"{scores.brier:.4f}",
         f"{scores.log_loss:.4f}",
         f"{scores.aurc:.4f}",
@@ -154,24 +155,18 @@ def _scores(scores: Scores) -> tuple[str, ...]:
 
 def _interval(error: CalibrationError) -> str:
     """Return the interval of an error, cut at 0."""
-    return _UNKNOWN if isnan(error.high) else f"{max(error.low, 0.0):.3f} to {max(error.high, 0.0):.3f}"
-
-
-def _seen(error: float, digits: int = 3) -> str:
-    if isnan(error):
-        return _UNKNOWN
-    return f"{error:.{digits}f}" if error > 0 else _NONE_SEEN
+    return interval(max(error.low, 0.0), max(error.high, 0.0)) or UNKNOWN
 
 
 def _group(group: GroupScores) -> tuple[str, ...]:
     from qacal.metrics.evaluation import FEWEST_ROWS
 
-    errors = ["" if error is None else _seen(error) for error in (group.error_before, group.error_after)]
+    errors = ["" if error is None else error_seen(error) for error in (group.error_before, group.error_after)]
     return (
         _name(group),
         f"{group.rows:,}",
         *("" if mean is None else f"{mean:.3f}" for mean in (group.accuracy, group.before, group.after)),
-        *(_UNKNOWN if error and group.rows < FEWEST_ROWS else error for error in errors),
+        *(UNKNOWN if error and group.rows < FEWEST_ROWS else error for error in errors),
     )
 
 
@@ -196,12 +191,12 @@ def _notes(overall: set[str], within: set[str], groups: str | None) -> Iterator[
     means = "mean, before, after" if within else "mean"
     yield f"{means}: mean confidence; compare it with the accuracy."
     yield "error: debiased calibration error, the typical distance to the accuracy without noise; 95% interval."
-    if _NONE_SEEN in overall | within:
-        most = "; the upper end of its 95% interval says how large it may still be" if _NONE_SEEN in overall else ""
-        yield f"{_NONE_SEEN}: noise alone would measure as much{most}."
-    if _UNKNOWN in overall | within:
-        few = f"; a group needs {FEWEST_ROWS}" if _UNKNOWN in within else ""
-        yield f"{_UNKNOWN}: too few rows to measure{few}."
+    if NONE_SEEN in overall | within:
+        most = "; the upper end of its 95% interval says how large it may still be" if NONE_SEEN in overall else ""
+        yield f"{NONE_SEEN}: noise alone would measure as much{most}."
+    if UNKNOWN in overall | within:
+        few = f"; a group needs {FEWEST_ROWS}" if UNKNOWN in within else ""
+        yield f"{UNKNOWN}: too few rows to measure{few}."
     if _NO_GROUP in within:
         yield f"{_NO_GROUP}: {without_group(groups)}."
     yield "Brier, log loss, AURC: lower is better."
@@ -236,7 +231,7 @@ def _judgement(what: str, error: CalibrationError, limit: float, is_above: bool)
     if isnan(error.low):
         ruling = "a strict gate fails" if is_above else "passed; --strict fails"
         return f"{what} cannot be measured: too few rows; {ruling}. Use more rows."
-    measured = f"{what} is {_seen(error.debiased, 4)} (95% interval {_interval(error)})"
+    measured = f"{what} is {error_seen(error.debiased, 4)} (95% interval {_interval(error)})"
     if error.low > limit:
         return f"{measured}, above {limit:g}."
     if is_above:

@@ -24,18 +24,17 @@ def run(
         str | None,
         typer.Option(metavar="COLUMN", help="Also measure errors within this column; no method sees it."),
     ] = None,
-    embedder: Annotated[str | None, typer.Option(help="As in qacal fit; column:NAME for precomputed vectors.")] = None,
+    embedder: Annotated[
+        str, typer.Option(help="As in qacal fit, or several with commas; column:NAME for precomputed vectors.")
+    ] = "static",
     partition: Annotated[
-        str | None,
+        str,
         typer.Option(
             help="Groups to search: kdtree, bisecting, learned or kmeans, with :MAX for the largest depth or number; "
-            "kdtree:10:coordinate splits raw coordinates, as in the paper."
+            "kdtree:10:coordinate splits raw coordinates, as in the paper. Several with commas."
         ),
-    ] = None,
+    ] = "kdtree",
     ties: options.TiesOption = "merge",
-    varying_beta: Annotated[
-        bool, typer.Option("--varying-beta", help="Two embedders (static and minilm) with kdtree and kmeans each.")
-    ] = False,
     seeds: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Number of random splits.")] = 8,
     objective: Annotated[str, typer.Option(help="Tune by log-loss, brier, auac or error.")] = "log-loss",
     search: Annotated[
@@ -60,7 +59,7 @@ def run(
         qacal experiment answers.parquet -o results
         qacal experiment answers.parquet -o results --by model,dataset --group-column subject
         qacal experiment answers.parquet -o results --embedder column:embedding --objective auac
-        qacal experiment answers.parquet -o results --varying-beta
+        qacal experiment answers.parquet -o results --embedder static,minilm --partition kdtree,kmeans
         qacal experiment answers.parquet -o results --partition kdtree:10:coordinate --ties jitter --objective auac
     """
     from qacal.experiment import run_experiment
@@ -73,10 +72,7 @@ def run(
     ties = options.chosen("--ties", ties, ["merge", "jitter"])
     options.require_apart(file, out, skip_bad_rows)
     require_own_folder(out)
-    embedders = _listed(embedder) or (["static", "minilm"] if varying_beta else ["static"])
-    partitions = _listed(partition) or (["kdtree", "kmeans"] if varying_beta else ["kdtree"])
-    if varying_beta and (len(embedders) < 2 or len(partitions) < 2):
-        raise typer.BadParameter("--varying-beta takes two embedders and two partitions: --embedder static,hf:ID")
+    partitions = _listed(partition)
     for name in partitions:
         options.require_partition(name)
     with options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression) as (rows, reading, progress):
@@ -84,7 +80,7 @@ def run(
             rows,
             by=_listed(by),
             label=group_column,
-            embedders=embedders,
+            embedders=_listed(embedder),
             partitions=partitions,
             ties="jitter" if ties == "jitter" else "merge",
             seeds=seeds,
@@ -116,18 +112,16 @@ def _show(results: Experiment) -> None:
 
     for note in (*results.notes, *(f"{called(name, results.by)}: {text}" for name, text in results.ranges.items())):
         options.note(note)
-    has_several = len(results.samples) > 1
-    for table in [*results.tables(), *(results.overview() if has_several else [])]:
-        first = table.lines[0].names
+    captions = [(table.names, table) for table in results.tables()]
+    captions += [(("all blocks", *table.names), table) for table in results.overview()]
+    for names, table in captions:
         shown = [place for place, column in enumerate(table.columns) if column.name not in _LEFT_OUT]
-        titles = [table.titles[len(first) + place] for place in shown]
+        titles = [table.titles[len(table.names) + 1 + place] for place in shown]
         rows = []
         for line in table.lines:
             cells = [f"{line.cells[place].mean:.3f}{'*' if line.cells[place].is_best else ' '}" for place in shown]
-            rows.append((line.names[-1], *cells, *line.chosen))
-        is_overview = has_several and len(first) <= len(results.names) - len(results.by) + 1
-        caption = ", ".join([*(["all blocks"] if is_overview else []), *first[:-1]])
-        options.show_table(caption, ("", *titles, "groups", "b"), rows)
+            rows.append((line.method, *cells, *line.chosen))
+        options.show_table(", ".join(names), ("", *titles, "groups", "b"), rows)
     options.show(
         "Means over seeds; lower is better, except for AUAC; * marks the best. Rank by debiased errors, Brier score "
         "and log loss: the plug-in CE(h;β) is mostly noise, as its noise floor shows."

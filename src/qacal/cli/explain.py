@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from json import loads
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,7 +42,7 @@ def run(
         qacal explain model --question "What is 17 * 23?" --answer 391 --confidence 0.9
         qacal explain model --question "..." --answer "..." --confidence 0.9 --column-value confidence_tokens=0.4
     """
-    from qacal.model.model_set import load
+    from qacal.model.saved import load
 
     if not 0 <= confidence <= 1:
         raise typer.BadParameter(f"--confidence is {confidence:g}; expected 0 to 1, such as 0.9 for 90 percent.")
@@ -96,7 +97,7 @@ def _model_for(loaded: QACalibrator | ModelSet, path: str, others: dict[str, Any
 
 
 def _explained(model: QACalibrator, row: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
-    """Return the evidence; try each value as text, then as a number, true, false or missing, like in the fit."""
+    """Return the evidence; try each value as text, then as a number, true or false, like in the fit."""
     from qacal.errors import InputError
 
     *tries, last = product(*map(_readings, others.values()))
@@ -111,22 +112,15 @@ def _explained(model: QACalibrator, row: dict[str, Any], others: dict[str, Any])
 def _readings(value: Any) -> list[Any]:
     """Return the possible types of a value: models refuse labels of another type than in their fit, "2" for 2.
 
-    >>> _readings("law"), _readings("2"), _readings("0.4")
-    (['law'], ['2', 2], ['0.4', 0.4])
-    >>> _readings("True"), _readings("")
-    (['True', True], ['', None])
+    >>> _readings("law"), _readings("2"), _readings("0.4"), _readings("True")
+    (['law'], ['2', 2], ['0.4', 0.4], ['True', True])
     """
     if not isinstance(value, str):
         return [value]
-    words: dict[str, bool | None] = {"true": True, "false": False, "": None}
-    if value.lower() in words:
-        return [value, words[value.lower()]]
-    for number in (int, float):
-        try:
-            return [value, number(value)]
-        except ValueError:
-            continue
-    return [value]
+    try:
+        return [value, loads(value.lower())]
+    except ValueError:
+        return [value]
 
 
 # What is printed

@@ -26,7 +26,7 @@ def run(
     from qacal.calibrators.tree_scaling import TreeScaling
     from qacal.errors import InputError
     from qacal.model.export import to_json, to_sql
-    from qacal.model.model_set import load_one
+    from qacal.model.saved import load_one
     from qacal.partitions.kdtree import KDTree
 
     loaded = load_one(model)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from itertools import dropwhile
 from pathlib import Path
-from shlex import join, quote
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,7 +37,7 @@ def run(
     partition: Annotated[
         str | None,
         typer.Option(
-            help="Groups: bisecting:DEPTH, learned:DEPTH (from labels), kdtree:DEPTH, kdtree:DEPTH:coordinate "
+            help="Groups: bisecting:DEPTH, kdtree:DEPTH, kdtree:DEPTH:coordinate "
             "(raw coordinates, as in the paper), kmeans:N, column:NAME, or a product of two: a*b. Default: a "
             "bisecting tree."
         ),
@@ -82,7 +80,7 @@ def run(
     ] = None,
     group_rows: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Make the groups from these rows; only learned groups need labels there."),
+        typer.Option(metavar="FILE", help="Make the groups from these rows, which need no labels."),
     ] = None,
     certify: Annotated[
         str | None,
@@ -127,7 +125,7 @@ def run(
         qacal fit answers_of_many_llms.jsonl -o models --by model
         qacal fit judged.parquet -o model --certify labelled_by_people.parquet
     """
-    from qacal.model.defaults import Defaults
+    from qacal.model.defaults import default_pipeline
     from qacal.model.fitting import FitInputs
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import ModelSet, fit_set
@@ -155,7 +153,7 @@ def run(
         embedder,
         partition,
         None if calibrator is None else _calibrator(calibrator),
-        learned_score=_score(partition, feature, extra_confidence, objective),
+        learned_score=_score(partition, feature, extra_confidence),
         output="continuous" if continuous else "certified",
         train_share=train_share,
         tune=objective,
@@ -164,7 +162,7 @@ def run(
     )
     if not continuous:
         # The default calibrator, so that --alpha can be set on it.
-        parts = Defaults(**model.get_params(deep=False)).pipeline(has_certify_records=certify is not None)
+        parts = default_pipeline(model, has_certify_records=certify is not None)
         model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties))
     with options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression) as (rows, reading, progress):
         if by is None:
@@ -174,7 +172,6 @@ def run(
             fit = fit_set(
                 model, rows, by, reading, group_records=group_rows, allow_mixed=allow_mixed, progress=progress
             )
-        lost = fit_summary.lost_threshold(output)
         fit.save(output)
     for line in fit_summary.equal_labels(fit, [file] if certify is None else [file, certify]):
         options.note(line)
@@ -189,7 +186,7 @@ def run(
             options.show(title + described(one, is_certified_apart=certify is not None))
     for line in [] if calibrator is not None else fit_summary.unused_confidences(fit, reading):
         options.note(line)
-    _print_next(file, output, by, lost, column, skips=skip_bad_rows is not None)
+    _print_next(file, output, by, skips=skip_bad_rows is not None)
 
 
 def _calibrator(name: str) -> Calibrator:
@@ -220,45 +217,23 @@ def _with_settings(calibrator: Calibrator, points_per_bin: int | None, alpha: fl
     return calibrator.set_params(**{name: value for name, value in settings.items() if name in params})
 
 
-def _print_next(
-    file: str, output: str, by: str | None, lost: str | None, column: list[str] | None, *, skips: bool
-) -> None:
-    from qacal.records.file_options import current_options
-    from qacal.records.files import ending_of, held_out_name, split_names
+def _print_next(file: str, output: str, by: str | None, *, skips: bool) -> None:
+    from qacal.records.files import ending_of, held_out_name
 
     options.note(f"Saved to {output}{'' if by is None else f', one model for each value of the column {by}'}.")
     output, held_out = quote(output), held_out_name(file)
-    has_test = held_out is not None and Path(held_out).exists()
-    if lost is not None:
-        command = f"qacal threshold {output} {quote(str(held_out)) if has_test else 'FILE'} {lost} --save"
-        options.note(
-            f"The replaced model had a threshold; this one has none. Choose it again on held-out rows: {command}"
-        )
     apply = f"    qacal apply {output} new{ending_of(file)} -o calibrated{ending_of(file)}"
-    if has_test:
+    if held_out is not None and Path(held_out).exists():
         extra = "" if by is None else f" --by {by}"
         extra += " --skip-bad-rows bad_test.jsonl" if skips else ""
         options.note("Next: evaluate it on held-out rows, and apply it to new ones:")
-        options.note(f"    qacal evaluate {quote(str(held_out))} --model {output}{extra}\n{apply}")
-        return
-    options.note(f"Next: apply it to new answers:\n{apply}")
-    options.note("To evaluate it, use labelled rows of other questions (qacal evaluate).")
-    if file != "-" and held_out is None:
-        extra = "".join(f" --column {quote(one)}" for one in column or () if one.startswith(("id=", "question=")))
-        extra += " --skip-bad-rows bad_rows.jsonl" if skips else ""
-        encoding = current_options().encoding
-        qacal = "qacal" if encoding is None else f"qacal --encoding {encoding}"
-        train, test = split_names(file)
-        # The command as it was typed, with the training part; the parts are UTF-8.
-        typed = (train if word == file else word for word in dropwhile(lambda word: word != "fit", sys.argv))
-        options.note("If you have none, split these rows and fit again:")
-        options.note(f"    {qacal} split {quote(file)} -o {quote(train)} --rest {quote(test)}{extra}")
-        options.note(f"    qacal {join(typed)}")
+        options.note(f"    qacal evaluate {quote(held_out)} --model {output}{extra}\n{apply}")
+    else:
+        options.note(f"Next: apply it to new answers:\n{apply}")
+        options.note("To evaluate it, use labelled rows of other questions; qacal split holds out some before a fit.")
 
 
-def _score(
-    partition: str | None, feature: list[str] | None, extra_confidence: list[str] | None, objective: str | None
-) -> Any:
+def _score(partition: str | None, feature: list[str] | None, extra_confidence: list[str] | None) -> Any:
     """Return the score to train; "auto" without options about it."""
     from qacal.calibrators.score import LearnedScore
     from qacal.partitions import EMBEDDING, as_partition
@@ -276,10 +251,4 @@ def _score(
         is_kind = bool(separator) and kind in named
         named[kind if is_kind else "category"].append(name if is_kind else text)
     columns, numbers, confidences = (tuple(dict.fromkeys(names)) for names in named.values())
-    return LearnedScore(
-        text=EMBEDDING in needs,
-        columns=columns,
-        numbers=numbers,
-        confidences=confidences,
-        objective="brier" if objective == "brier" else "log_loss",
-    )
+    return LearnedScore(text=EMBEDDING in needs, columns=columns, numbers=numbers, confidences=confidences)

@@ -26,7 +26,7 @@ def run(
         qacal groups model
         qacal groups model --examples 2
     """
-    from qacal.model.model_set import load
+    from qacal.model.saved import load
 
     models = load(model)._models
     if json:

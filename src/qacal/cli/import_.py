@@ -15,7 +15,7 @@ def run(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="table, lm-eval, inspect, openai-batch, promptfoo, langfuse, mlflow, helm, deepeval, or auto.",
+            help="lm-eval, inspect, openai-batch, promptfoo, langfuse, mlflow or deepeval.",
         ),
     ],
     paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files, or folders of them.")],
@@ -24,7 +24,7 @@ def run(
         str | None,
         typer.Option(
             metavar="SOURCE",
-            help="Use only this kind of confidence: metadata, stated, tokens, agreement, choice-likelihood, max_prob. "
+            help="Use only this kind of confidence: metadata, stated, tokens, agreement, choice-likelihood. "
             "Default: the first that a row has.",
         ),
     ] = None,
@@ -34,24 +34,18 @@ def run(
     correct_at: Annotated[
         float | None, typer.Option(metavar="SCORE", help="Scores of at least this are correct, lower ones wrong.")
     ] = None,
-    filter_: Annotated[str | None, typer.Option("--filter", metavar="NAME", help="lm-eval: the filter.")] = None,
     metric: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The metric for correctness, for lm-eval (default acc or exact_match; acc_norm also changes answer "
-            "and confidence), helm, promptfoo and deepeval.",
+            help="What decides correctness: the metric (for lm-eval, default acc or exact_match; acc_norm also changes "
+            "answer and confidence), the scorer of inspect (NAME:PART if its value is an object), the score of "
+            "langfuse or the assessment of mlflow.",
         ),
     ] = None,
-    scorer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="inspect: the scorer; NAME:PART if its value is an object.")
-    ] = None,
-    score: Annotated[str | None, typer.Option(metavar="NAME", help="langfuse: the score for correctness.")] = None,
+    filter_: Annotated[str | None, typer.Option("--filter", metavar="NAME", help="lm-eval: the filter.")] = None,
     observation: Annotated[
         str | None, typer.Option(metavar="NAME", help="langfuse: only generations with this name.")
-    ] = None,
-    assessment: Annotated[
-        str | None, typer.Option(metavar="NAME", help="mlflow: the assessment for correctness.")
     ] = None,
     labels: Annotated[
         Path | None,
@@ -71,62 +65,50 @@ def run(
         ),
     ] = False,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="The LLM's name, if the log lacks it.")] = None,
-    column: options.Columns = None,
     percent: options.Percent = False,
-    expression: options.Expressions = None,
     skip_bad_rows: options.SkipBadRows = None,
     max_bad: options.MaxBad = 0.2,
 ) -> None:
     """Import the log of an evaluation as a file of records.
 
-    It also imports batches, traces and tables. Records have id (of the question), question, answer, confidence and
-    confidence_source; correct, ground_truth, model, prompt, task and judge if the log has them; and a column for every
-    plain value in a log's metadata, such as the subject. Dropped rows are counted by reason. A missing confidence is
-    never replaced by a number.
+    It also imports batches and traces. A table of your own needs no import: other commands take --column and
+    --percent. Records have id (of the question), question, answer, confidence and confidence_source; correct,
+    ground_truth, model, prompt, task and judge if the log has them; and a column for every plain value in a log's
+    metadata, such as the subject. Dropped rows are counted by reason. A missing confidence is never replaced by a
+    number.
 
     \b
-        qacal import table answers.csv -o records.parquet --column question=user_input --column correct=score
         qacal import lm-eval output/my-llm -o records.parquet --filter strict-match
-        qacal import inspect logs/2026-11-15_qa.eval -o records.parquet --scorer match
+        qacal import inspect logs/2026-11-15_qa.eval -o records.parquet --metric match
         qacal import openai-batch input.jsonl output.jsonl -o records.parquet --labels labels.csv
         qacal import promptfoo results.json -o records.parquet
-        qacal import langfuse observations_v2/ scores/ -o records.parquet --score correctness
-        qacal import mlflow traces.parquet -o records.parquet --assessment correctness
-        qacal import helm runs/v1/mmlu:subject=law -o records.parquet
+        qacal import langfuse observations.json scores.json -o records.parquet --metric correctness
+        qacal import mlflow traces.parquet -o records.parquet --metric correctness
         qacal import deepeval test_run_20261115.json -o records.parquet
     """
     from qacal.records.reading import Reading
     from qacal.records.writers import writing
-    from qacal.sources.importers import Selection
-    from qacal.sources.importers.formats import format_named
-    from qacal.sources.importers.gathering import gathered
+    from qacal.sources.importers import Selection, gathered
 
     options.require_apart(*paths, output, skip_bad_rows, labels)
     options.require_writable(output)
-    source = format_named(format_, paths)
     selection = Selection(
-        filter=filter_,
         metric=metric,
-        scorer=scorer,
-        score=score,
+        filter=filter_,
         observation=observation,
-        assessment=assessment,
         confidence_from=None if confidence_from is None else confidence_from.replace("choice-", "choice "),
         correct_at=correct_at,
         percent=percent,
-        expressions=options.expressions(expression),
         labels=labels,
-        columns=options.mapping(column, "ground_truth", "task"),
         question_after=question_after,
         last_turn=last_turn,
         model=model,
     )
-    source.require(selection)
     with (
         options.skipping(Reading(), skip_bad_rows, max_bad) as bad_rows,
         options.progress() as progress,
         gathered(
-            source.importer,
+            format_,
             paths,
             selection,
             on_fault=bad_rows.on_fault,

@@ -16,7 +16,7 @@ from qacal.errors import InputError
 
 if TYPE_CHECKING:
     from qacal.sources.elicitation.client import Client
-    from qacal.sources.elicitation.judging import Judge, Verdicts
+    from qacal.sources.elicitation.judging import HumanLabels, Judge, Verdicts
     from qacal.sources.elicitation.run import Outcomes
     from qacal.sources.elicitation.store import Store
 
@@ -84,7 +84,6 @@ def run(
     timeout: elicit.Timeout = 120.0,
     tries: elicit.Tries = 6,
     rpm: elicit.Rpm = None,
-    max_reply_mb: elicit.MaxReply = 64.0,
     preset: elicit.Preset = None,
     field: elicit.Fields = None,
     key_env: elicit.KeyEnv = None,
@@ -111,7 +110,7 @@ def run(
             --human-output people.parquet
         qacal fit judged.parquet -o model --certify people.parquet
     """
-    from qacal.sources.elicitation.judging import UNSURE, Judge, Verdicts, ground_truths, judged
+    from qacal.sources.elicitation.judging import UNSURE, HumanLabels, Judge, Verdicts, agreement, ground_truths, judged
     from qacal.sources.elicitation.store import open_store
 
     if unsure is not None:
@@ -132,8 +131,8 @@ def run(
     judge, count = Judge(model, elicit.fields(field, preset)), Verdicts()
     client = None
     if base_url is not None:
-        client = elicit.client(base_url, key_env, header, max_reply_mb, timeout=timeout, tries=tries, rpm=rpm)
-    compared = None if human is None else _Compared(human, people)
+        client = elicit.client(base_url, key_env, header, timeout=timeout, tries=tries, rpm=rpm)
+    labels = None if human is None else HumanLabels(human)
     failed, replies = 0, Path(file if file.endswith(".db") else f"{output}.judge.db")
     with (
         _rows(file, run, options.expressions(expression), options.mapping(column, only=_NAMES)) as rows,
@@ -144,10 +143,10 @@ def run(
         if client is not None and kept is not None:
             failed = _ask(rows, judge, kept, client, workers, unsure == "ask_again")
         labelled = _settled(judged(_unlabelled(rows()), judge, kept, count, unsure), count, unsure)
-        _write(labelled, rows, compared, output, file)
+        _write(labelled if labels is None else labels.compared(labelled), rows, labels, output, people, file)
     options.note(_summary(count))
-    if compared is not None:
-        compared.show_agreement()
+    for name, share in {} if labels is None else agreement(labels.pairs).items():
+        options.show(f"{name}: {'no rows' if share is None else share}")
     if count.needs_judge:
         options.note(_bias(count) if unsure == "drop" else _STRICT)
     if count.unlabelled:
@@ -170,8 +169,7 @@ def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int
     with elicit.telling() as tell:
         asking = Asking(kept, client, workers, tell(total))
         ask_judge(rows(), judge, asking, again=again)
-    options.note(f"{elicit.requests_made(asking.progress)}, {asking.progress.failed:,} failed.")
-    elicit.note_failures(asking.progress)
+    elicit.note_requests(asking.progress)
     return asking.progress.failed
 
 
@@ -197,70 +195,33 @@ def _bias(count: Verdicts) -> str:
     )
 
 
-def _write(labelled: Iterator[_Record], rows: _Records, compared: _Compared | None, output: str, file: str) -> None:
+def _write(
+    labelled: Iterator[_Record], rows: _Records, labels: HumanLabels | None, output: str, people: str | None, file: str
+) -> None:
     """Write the labelled rows; questions with human labels go to the second file, if there is one.
 
     Both files are complete before either replaces an old one.
     """
     from qacal.records.writers import write_objects, write_pair
-    from qacal.sources.elicitation.judging import without
+    from qacal.sources.elicitation.judging import question_of
 
-    if compared is None or compared.file is None:
-        write_objects(labelled if compared is None else compared.recorded(labelled), output, file)
+    if labels is None or people is None:
+        write_objects(labelled, output, file)
         return
-    questions = compared.people.questions(rows())
-    with write_pair(output, compared.file) as (training, certifying):
-        n_training = training.write_objects(without(compared.recorded(labelled), questions), file)
-        n_certifying = certifying.write_objects(compared.people.labelled(rows()), file)
+    # Rows that certify share no question with rows that train.
+    certifies = labels.questions(rows())
+    trains = (row for row in labelled if question_of(row) not in certifies)
+    with write_pair(output, people) as (training, certifying):
+        n_training = training.write_objects(trains, file)
+        n_certifying = certifying.write_objects(labels.labelled(rows()), file)
         if not n_certifying:
-            raise InputError(f"no row has a label in {compared.people.column}, so there are no rows to certify with.")
+            raise InputError(f"no row has a label in {labels.column}, so there are no rows to certify with.")
         if not n_training:
             raise InputError(
                 "every question has a human label, so no row is left to train on the judge's labels. Fit on the human "
                 "labels alone, or remove some of them."
             )
-    options.note(
-        f"{n_training:,} training rows written to {output}, {n_certifying:,} certifying rows to {compared.file}."
-    )
-
-
-class _Compared:
-    """Human labels, and the judge's labels of the same rows.
-
-    file : where to write the rows with human labels, if anywhere.
-    """
-
-    def __init__(self, column: str, file: str | None) -> None:
-        from qacal.sources.elicitation.judging import HumanLabels
-
-        self.people, self.file = HumanLabels(column), file
-        self._labels: list[tuple[float | None, float, str]] = []
-
-    def recorded(self, rows: Iterator[_Record]) -> Iterator[_Record]:
-        """Yield the rows, and record both labels of rows with a human label."""
-        from qacal.sources.elicitation.judging import question_of
-
-        names: dict[str, None] = {}
-        for row in rows:
-            names.update(dict.fromkeys(row))
-            label = self.people.label(row)
-            if label is not None:
-                self._labels.append((row["correct"], label, question_of(row)))
-            yield row
-        if self.people.column not in names:
-            raise InputError(
-                f"there is no column {self.people.column!r} with human labels; there are {', '.join(names)}."
-            )
-
-    def show_agreement(self) -> None:
-        """Print the agreement of judge and people."""
-        from qacal.sources.elicitation.judging import agreement
-
-        judged, human, questions = zip(*self._labels, strict=True) if self._labels else ((), (), ())
-        shares = agreement(judged, human, questions)
-        for name in ("agreement", "sensitivity", "specificity"):
-            share = getattr(shares, name)
-            options.show(f"{name}: {'no rows' if share is None else share}")
+    options.note(f"{n_training:,} training rows written to {output}, {n_certifying:,} certifying rows to {people}.")
 
 
 @contextmanager
@@ -284,7 +245,7 @@ def _rows(file: str, run: int | None, words: dict[str, float], columns: dict[str
             for table in rows.batches():
                 for name in ("question", "answer", "ground_truth"):
                     table.require(columns.get(name, name), f"If it has another name here, pass --column {name}=NAME.")
-                yield from (_renamed(row, columns) for row in table.with_numbers(numbers).typed_rows())
+                yield from (_renamed(row, columns) for row in table.with_numbers(numbers).rows(typed=True))
 
         yield read
 

@@ -156,12 +156,14 @@ def _run() -> None:
 
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
-    """Print the warnings of qacal as notes, without the place in the code."""
-    usual = warnings.showwarning
+    """Print the warnings of qacal as notes, without the place in the code; each text once, though two fits may warn."""
+    usual, noted = warnings.showwarning, set[str]()
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if issubclass(category, QacalWarning):
-            options.note(f"Note: {message}")
+            if str(message) not in noted:
+                options.note(f"Note: {message}")
+            noted.add(str(message))
         else:
             usual(message, category, *where, **more)
 

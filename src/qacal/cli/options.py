@@ -135,10 +135,9 @@ def chosen(option: str, value: str, choices: Sequence[str]) -> str:
     return spelled
 
 
-def mapping(columns: list[str] | None, *further: str, only: Sequence[str] | None = None) -> dict[str, str]:
+def mapping(columns: list[str] | None, only: Sequence[str] | None = None) -> dict[str, str]:
     """Return ``--column`` options as a mapping.
 
-    further : further standard names of this command; all other names are then accepted too.
     only : the standard names of this command, instead of the columns of records.
 
     >>> mapping(["confidence=score"])
@@ -146,33 +145,19 @@ def mapping(columns: list[str] | None, *further: str, only: Sequence[str] | None
     """
     from qacal.records.columns import KNOWN
 
-    accepted = (*KNOWN, *further) if only is None else only
+    accepted = KNOWN if only is None else only
     out = {}
     for text in columns or []:
         name, _, its_name = text.partition("=")
         if not (name and its_name):
             raise typer.BadParameter(f"{text!r} is not of the form NAME=ITS_NAME, such as question=text.")
-        if name not in accepted and (its_name in accepted or not further):
-            raise typer.BadParameter(_unknown_column(name, its_name, accepted))
+        if name not in accepted:
+            swapped = f" Did you mean {its_name}={name}?" if its_name in accepted else ""
+            raise typer.BadParameter(
+                f"there is no column {name} to map; expected one of {', '.join(accepted)}.{swapped}"
+            )
         out[name] = its_name
     return out
-
-
-def _unknown_column(name: str, its_name: str, accepted: Sequence[str]) -> str:
-    """Return the message about ``--column name=its_name``, with a guess: the two are swapped, or `name` is a synonym.
-
-    >>> _unknown_column("frage", "prompt", ["question", "answer", "prompt"])
-    'there is no column frage to map; expected one of question, answer, prompt. Did you mean question=prompt?'
-    """
-    from qacal.checking.names import column_called
-
-    column = column_called(name)
-    meant = ""
-    if its_name in accepted and column in (None, its_name):
-        meant = f" Did you mean {its_name}={name}?"
-    elif column in accepted:
-        meant = f" Did you mean {column}={its_name}?"
-    return f"there is no column {name} to map; expected one of {', '.join(accepted)}.{meant}"
 
 
 def expressions(texts: list[str] | None) -> dict[str, float]:
@@ -249,7 +234,8 @@ def skipping(
 ) -> Iterator[Reading]:
     """Yield how to read rows; with `skip_bad_rows`, write bad rows to that file, even if there are too many."""
     from qacal.records.bad_rows import BadRows
-    from qacal.records.writers import atomic_file, json_line
+    from qacal.records.outputs import atomic_file
+    from qacal.records.writers import json_line
 
     if skip_bad_rows is None:
         yield reading
@@ -273,7 +259,7 @@ def skipping(
 
 def _require_bad_rows(skip_bad_rows: Path) -> None:
     """Raise if the file exists and does not have bad rows: users may pass the file of rows by mistake."""
-    from qacal.records.writers import is_stream
+    from qacal.records.outputs import is_stream
 
     if is_stream(skip_bad_rows) or not skip_bad_rows.is_file():
         return
@@ -369,7 +355,8 @@ def json_text(value: Any) -> str:
 
 def writing(output: str, rows: File) -> AbstractContextManager[Writer]:
     """Return a writer in the format of the input; Parquet is not printed on a terminal."""
-    from qacal.records.writers import is_standard_output, writing
+    from qacal.records.outputs import is_standard_output
+    from qacal.records.writers import writing
 
     is_shown = is_standard_output(output) and sys.stdout.isatty()
     return writing(output, "jsonl" if is_shown and rows.format == "parquet" else rows.format, rows.separator())
@@ -377,7 +364,7 @@ def writing(output: str, rows: File) -> AbstractContextManager[Writer]:
 
 def require_free_output(json: bool, output: str) -> None:
     """Raise if both --json and the rows would go to standard output."""
-    from qacal.records.writers import is_standard_output
+    from qacal.records.outputs import is_standard_output
 
     if json and is_standard_output(output):
         raise typer.BadParameter(f"--json writes to standard output, and so would -o {output}; name a file with -o.")
@@ -385,7 +372,7 @@ def require_free_output(json: bool, output: str) -> None:
 
 def require_apart(*paths: str | Path | None) -> None:
     """Raise if a file is named twice; devices and pipes are allowed."""
-    from qacal.records.writers import is_stream
+    from qacal.records.outputs import is_stream
 
     files = [Path(path).resolve() for path in paths if path is not None and not is_stream(path)]
     for path in files:
@@ -404,7 +391,8 @@ def require_folder(path: str) -> None:
 
 def require_writable(path: str) -> None:
     """Raise early if an output cannot be written."""
-    from qacal.records.writers import is_stream, output_format
+    from qacal.records.outputs import is_stream
+    from qacal.records.writers import output_format
 
     output_format(path, "jsonl")
     if not is_stream(path):

@@ -23,12 +23,13 @@ def run(
         ),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Mark this threshold instead of the one saved by qacal threshold.")
+        float | None,
+        typer.Option(min=0, max=1, help="Mark this threshold instead of the one saved by qacal threshold."),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     by: options.SeparateResults = None,
     examples: Annotated[
-        int, typer.Option(help="Number of question-answer pairs to show for each group; 0 shows no text.")
+        int, typer.Option(min=0, help="Number of question-answer pairs to show for each group; 0 shows no text.")
     ] = 4,
     json: options.Json = False,
     allow_other_source: options.AllowOtherSource = None,
@@ -50,14 +51,10 @@ def run(
         qacal report model test.parquet -o report.html
         qacal report model test.parquet -o report.html --groups subject --threshold 0.8
     """
-    from qacal.model.model_set import load
-    from qacal.records.writers import atomic_file
+    from qacal.model.saved import load
+    from qacal.records.outputs import atomic_file
     from qacal.report import Block, read_contents, render
 
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise typer.BadParameter(f"--threshold is {threshold:g}; expected a number from 0 to 1.")
-    if examples < 0:
-        raise typer.BadParameter(f"--examples is {examples}; expected 0 or more.")
     options.require_apart(file, output, skip_bad_rows)
     options.require_free_output(json, output)
     if output != "-":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from qacal.records.files import File
     from qacal.records.reading import Reading
     from qacal.records.table import Table
-    from qacal.records.writers import Writer
-    from qacal.tally.arrays import Bools, Hashes
+    from qacal.tally.arrays import Hashes
 
 
 def run(
@@ -52,7 +50,6 @@ def run(
     options.require_apart(file, output, rest, skip_bad_rows)
     for path in (output, rest):
         options.require_writable(path)
-    parts = _Part(output), _Part(rest)
     with options.input_rows(file, column, False, skip_bad_rows, max_bad) as (rows, reading, _):
         for path in (output, rest):
             if rows.format == "csv" and output_format(path, "csv") != "csv":
@@ -60,52 +57,43 @@ def run(
                     f"CSV does not distinguish numbers from text, so {path} would not have the same rows; name a file "
                     "that ends in .csv."
                 )
-        _write(rows, reading, (share, 1 - share), seed, parts)
-    written = {"output": parts[0].to_dict(), "rest": parts[1].to_dict()}
+        parts = _write(rows, reading, (output, rest), (share, 1 - share), seed)
     if json:
-        print(options.json_text(written))
+        print(options.json_text(dict(zip(("output", "rest"), parts, strict=True))))
         return
-    for part in written.values():
+    for part in parts:
         options.note(f"{part['file']}: {counted(part['rows'], 'row')} of {counted(part['questions'], 'question')}.")
 
 
-@dataclass
-class _Part:
-    """What goes to one of the two files."""
+def _write(
+    rows: File, reading: Reading, paths: tuple[str, str], shares: tuple[float, float], seed: int
+) -> list[dict[str, Any]]:
+    """Write both files, and return their names with the numbers of rows and questions."""
+    import numpy as np
 
-    path: str
-    rows: int = 0
-    questions: list[Hashes] = field(default_factory=list)
-
-    def add(self, table: Table, questions: Hashes, is_here: Bools, writer: Writer) -> None:
-        """Write the rows of this part."""
-        if is_here.any():
-            writer.write(table.only(is_here))
-            self.rows += int(is_here.sum())
-            self.questions.append(questions[is_here])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
-        import numpy as np
-
-        return {"file": self.path, "rows": self.rows, "questions": len(np.unique(np.concatenate(self.questions)))}
-
-
-def _write(rows: File, reading: Reading, shares: tuple[float, float], seed: int, parts: tuple[_Part, _Part]) -> None:
     from qacal.records.writers import write_pair
     from qacal.tally.ids import id_hashes, split
 
-    with write_pair(parts[0].path, parts[1].path, rows.format, rows.separator()) as writers:
+    written: tuple[list[Hashes], list[Hashes]] = ([], [])
+    with write_pair(*paths, rows.format, rows.separator()) as writers:
         for table, questions in _with_questions(rows, reading):
             hashes, sides = id_hashes(questions, len(table)), split(questions, shares, seed)
-            for number, (part, writer) in enumerate(zip(parts, writers, strict=True)):
-                part.add(table, hashes, sides == number, writer)
-        for part in parts:
-            if not part.rows:
+            for number, writer in enumerate(writers):
+                is_here = sides == number
+                if is_here.any():
+                    writer.write(table.only(is_here))
+                    written[number].append(hashes[is_here])
+        for path, parts in zip(paths, written, strict=True):
+            if not parts:
                 raise InputError(
-                    f"{rows.name}: no question is left for {part.path}, so nothing was written. Use more rows, or "
+                    f"{rows.name}: no question is left for {path}, so nothing was written. Use more rows, or "
                     "another --share or --seed."
                 )
+    every = [np.concatenate(parts) for parts in written]
+    return [
+        {"file": path, "rows": len(hashes), "questions": len(np.unique(hashes))}
+        for path, hashes in zip(paths, every, strict=True)
+    ]
 
 
 def _with_questions(rows: File, reading: Reading) -> Iterator[tuple[Table, list[Any]]]:

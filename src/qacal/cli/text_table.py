@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
 _TEXTS = ("", "words")
-# A longer word, such as the name of a file, may be broken if the table then fits.
-_LONG = 24
 
 
 @dataclass(frozen=True)
@@ -24,64 +22,47 @@ class TextTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """Yield the table with wide or narrow gaps; if neither fits, yield one list of values for each row."""
+        from rich import box
+        from rich.table import Table
         from rich.text import Text
 
-        for gap, is_tight, longest in ((3, False, None), (1, False, None), (1, True, None), (1, True, _LONG)):
-            widths = self._widths(options.max_width, gap, is_tight, longest)
+        yield Text(self.title, style="bold")
+        for gap in (3, 1):
+            widths = self._widths(options.max_width - gap * (len(self.columns) - 1) - 2)
             if widths is not None:
-                yield Text(self.title, style="bold")
-                yield self._table(widths, gap)
+                table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, (gap - 1) // 2))
+                for place, (name, width) in enumerate(zip(self.columns, widths, strict=True)):
+                    justify = "left" if self._is_text(place) else "right"
+                    table.add_column(name, justify=justify, overflow="fold", width=max(width, 1))  # type: ignore[arg-type]
+                for row in self.rows:
+                    table.add_row(*row)
+                yield table
                 return
-        yield Text(f"{self.title}\n", style="bold")
         for row in self.rows:
             names = zip(self.columns[1:], row[1:], strict=True)
             lines = [f"  {name}: {value}" for name, value in names if value.strip()]
-            yield Text("\n".join([f"{self.columns[0]} {row[0]}".strip(), *lines, ""]), overflow="fold")
+            yield Text("\n".join(["", f"{self.columns[0]} {row[0]}".strip(), *lines]), overflow="fold")
 
-    def _widths(self, width: int, gap: int, is_tight: bool, longest: int | None) -> list[int] | None:
-        """Return widths of columns that break no word up to `longest`; None if there is no room."""
-        from rich.cells import cell_len
-
+    def _widths(self, room: int) -> list[int] | None:
+        """Return widths of columns that break no word, and no cell with a number; None if there is no room."""
         cells = [[row[place] for row in self.rows] for place in range(len(self.columns))]
-        needed = [self._needed(place, texts, is_tight, longest) for place, texts in enumerate(cells)]
-        room = width - gap * (len(cells) - 1) - 2
+        needed = []
+        for place, (name, texts) in enumerate(zip(self.columns, cells, strict=True)):
+            whole = [] if self._is_text(place) else [text for text in texts if any(map(str.isdigit, text))]
+            needed.append(_longest([*name.split(), *" ".join(texts).split(), *whole]))
         if sum(needed) > room:
             return None
-        # Wrap the names of columns before the cells.
-        whole = [max(need, _longest(texts)) for need, texts in zip(needed, cells, strict=True)]
-        widths = [max(cell_len(name), most) for name, most in zip(self.columns, whole, strict=True)]
+        # The names of columns are wrapped before the cells.
+        least = [max(need, _longest(texts)) for need, texts in zip(needed, cells, strict=True)]
+        widths = [max(_longest([name]), most) for name, most in zip(self.columns, least, strict=True)]
         while sum(widths) > room:
-            able = [at for at in range(len(widths)) if widths[at] > whole[at]]
+            able = [at for at in range(len(widths)) if widths[at] > least[at]]
             able = able or [at for at in range(len(widths)) if widths[at] > needed[at]]
             widths[max(able, key=lambda at: widths[at])] -= 1
         return widths
 
-    def _needed(self, place: int, texts: list[str], is_tight: bool, longest: int | None) -> int:
-        """Return the least width of a column.
-
-        is_tight : wrap cells without numbers; cells with numbers, such as intervals, are never wrapped.
-        """
-        name = _longest(self.columns[place].split())
-        if self._is_text(place):
-            need = max(name, _longest(" ".join(texts).split()))
-            return need if longest is None else min(need, longest)
-        kept = [text for text in texts if not is_tight or any(map(str.isdigit, text))]
-        return max(name, _longest(kept), _longest(" ".join(texts).split()))
-
     def _is_text(self, place: int) -> bool:
         return place == 0 or self.columns[place] in _TEXTS
-
-    def _table(self, widths: list[int], gap: int) -> RenderableType:
-        from rich import box
-        from rich.table import Table
-
-        out = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, (gap - 1) // 2))
-        for place, (name, width) in enumerate(zip(self.columns, widths, strict=True)):
-            justify = "left" if self._is_text(place) else "right"
-            out.add_column(name, justify=justify, overflow="fold", width=max(width, 1))  # type: ignore[arg-type]
-        for row in self.rows:
-            out.add_row(*row)
-        return out
 
 
 def _longest(texts: Iterable[str]) -> int:

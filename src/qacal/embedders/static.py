@@ -66,7 +66,6 @@ class StaticEmbedder:
         return StaticEmbedder, ()
 
     def embed(self, questions: Sequence[str], answers: Sequence[str], progress: Progress | None = None) -> Vectors:
-        """Return one vector per row."""
         pairs = zip(*paired_texts(questions, answers), strict=True)
         texts = ["\n".join(pair) for pair in pairs]
         out = np.empty((len(texts), self.dim), dtype=np.float32)

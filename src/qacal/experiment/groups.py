@@ -12,12 +12,10 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.experiment.sample import Sample
 from qacal.partitions import (
-    EMBEDDING,
     BisectingTree,
     Column,
     KDTree,
     KMeans,
-    LearnedTree,
     Partition,
     as_partition,
 )
@@ -25,7 +23,7 @@ from qacal.search import ROOT, ROWS_A_GROUP, Cut
 from qacal.tally.arrays import Bools, Ints
 from qacal.tally.groups import NO_GROUP, Paths, as_grouping
 
-SearchedTree: TypeAlias = KDTree | BisectingTree | LearnedTree
+SearchedTree: TypeAlias = KDTree | BisectingTree
 
 Groups: TypeAlias = Paths | Mapping[str, Any]
 """A row's place in a tree, or its group in each of several partitions."""
@@ -66,10 +64,7 @@ class Beta:
         Z = sample.vectors[self.embedder]
         if isinstance(partition, dict):
             return {name: kmeans.fit(Z[is_beta]).assign(Z) for name, kmeans in partition.items()}
-        labelled = {"confidence": sample.confidence[is_beta], "correct": sample.correct[is_beta]}
-        paths = partition._fit_rows({EMBEDDING: Z[is_beta], **labelled})._groups(Z)
-        assert isinstance(paths, Paths)
-        return paths
+        return partition.fit(Z[is_beta]).paths(Z)
 
     def partitions(self, rows: int, seed: int = 0) -> Column | SearchedTree | dict[str, KMeans]:
         """Return the partitions to search with this many beta rows; k-means has several sizes, by name."""
@@ -86,9 +81,7 @@ class Beta:
             most = max(2, min(partition.n_groups if is_limited else _GROUPS, rows // _ROWS_A_CENTRE))
             counts = [2**power for power in range(1, most.bit_length())]
             return {str(count): KMeans(n_groups=count, seed=seed) for count in counts}
-        raise InputError(
-            f"{self.name} cannot be searched; there are kdtree, bisecting, learned, kmeans and column:NAME."
-        )
+        raise InputError(f"{self.name} cannot be searched; there are kdtree, bisecting, kmeans and column:NAME.")
 
 
 def only(groups: Groups, rows: Bools) -> Groups:
@@ -108,16 +101,15 @@ def at_cut(groups: Groups, cut: Cut) -> Any:
     return None if cut == ROOT else groups[str(cut)]
 
 
-def common_groups(groups: Groups, rows: int) -> tuple[Cut, Ints]:
-    """Return the finest cut with 30 rows per group on average, and its groups: all methods are measured with them."""
-    cuts: dict[Cut, Ints] = {}
+def common_groups(groups: Groups, rows: int) -> Ints:
+    """Return the finest groups that have 30 rows on average: all methods are measured with them."""
     if isinstance(groups, Paths):
-        cuts.update((depth, groups.groups(depth)) for depth in range(1, groups.depth + 1))
+        cuts = [groups.groups(depth) for depth in range(1, groups.depth + 1)]
     else:
-        codes = {name: as_grouping(column, rows).leaves() for name, column in groups.items()}
-        cuts.update(sorted(codes.items(), key=lambda item: len(np.unique(item[1]))))
-    best: tuple[Cut, Ints] = (ROOT, np.zeros(rows, dtype=np.int64))
-    for cut, codes_at in cuts.items():
-        if len(np.setdiff1d(codes_at, [NO_GROUP])) * ROWS_A_GROUP <= rows:
-            best = cut, codes_at
+        codes = [as_grouping(column, rows).leaves() for column in groups.values()]
+        cuts = sorted(codes, key=lambda code: len(np.unique(code)))
+    best = np.zeros(rows, dtype=np.int64)
+    for code in cuts:
+        if len(np.setdiff1d(code, [NO_GROUP])) * ROWS_A_GROUP <= rows:
+            best = code
     return best

@@ -22,16 +22,22 @@ from qacal.calibrators.isotonic import IsotonicCalibration
 from qacal.calibrators.platt import PlattScaling
 from qacal.errors import InputError, NotEnoughRowsError, RepeatedQuestionsWarning
 from qacal.experiment.groups import Beta, Groups, at_cut, common_groups, only
-from qacal.experiment.measures import TestRows
 from qacal.experiment.sample import Sample
 from qacal.guarantee import check_alpha
+from qacal.metrics.calibration import (
+    calibration_error,
+    estimate_calibration_error,
+    estimate_maximum_calibration_error,
+)
+from qacal.metrics.evaluation import Scores
 from qacal.planning import Ranges, paper_ranges, search_ranges, wide_ranges
-from qacal.search import Search, require_objective
-from qacal.tally.arrays import Bools, Ints
-from qacal.tally.groups import as_grouping
+from qacal.search import ROWS_A_BIN, Search, require_objective
+from qacal.tally.arrays import Bools, Floats, Hashes, Ints
+from qacal.tally.groups import NO_GROUP, as_grouping
 from qacal.tally.ids import id_hashes, split, tie_order
 from qacal.tally.tally import BLOCKS, Tally
 
+SEEDS = 8
 SHARES = (0.2, 0.6, 0.1, 0.1)
 BETA, CALIBRATION, TUNING, TEST = range(4)
 
@@ -39,6 +45,11 @@ _NONE = Ranges((), None, "")
 
 # With fewer rows in a part, measures are noise.
 SMALLEST_PART = 20
+
+# For the noise floor, which is a mean: a hundred redraws tell it to a few percent.
+_REDRAWS = 99
+
+_MOST_BINS = 15
 
 METHODS: dict[str, Calibrator] = {
     "QAB": QABinning(),
@@ -82,6 +93,7 @@ class Protocol:
     search : which points per bin are tried: "paper" (those that guarantee `epsilon`), "wide" (from 10 up), or "auto",
         the paper's where the rows allow.
     objective : the measure on the tuning rows: "log_loss", "brier", "auac" (the paper's), "error".
+    seeds : how many times the questions are split.
     label : a column that no method has seen, to measure errors within.
     ties : what bins do with equal confidences: "merge" keeps them together, "jitter" orders them by the hash of the id,
         as the paper's randomised ties do.
@@ -93,9 +105,12 @@ class Protocol:
     alpha: float = 0.1
     label: str | None = None
     ties: Ties = "merge"
+    seeds: int = SEEDS
 
     def validate(self) -> None:
         """Raise an error for unknown settings."""
+        if not isinstance(self.seeds, int) or self.seeds < 1:
+            raise InputError(f"seeds is {self.seeds!r}; expected a whole number of 1 or more.")
         if self.search not in ("auto", "paper", "wide"):
             raise InputError(f"search is {self.search!r}; expected auto, paper or wide.")
         if self.ties not in ("merge", "jitter"):
@@ -119,6 +134,56 @@ class Protocol:
 
 
 @dataclass(frozen=True, eq=False)
+class TestRows:
+    """Held-out rows, and the groups that errors are measured within: common ones (beta), and a label of the records."""
+
+    confidence: Floats
+    correct: Floats
+    ids: Hashes
+    beta: Ints
+    label: Any = None
+
+    def measured(self, answers: Floats) -> dict[str, float]:
+        """Return every measure of a method's answers."""
+        within_beta = self._tally(answers, self.beta)
+        scores = Scores.of(within_beta, bins=None, redraws=_REDRAWS)
+        assert scores.error_by_group is not None
+        measures = {
+            "ce_beta": scores.error_by_group.plugin,
+            "ce_beta_floor": scores.error_by_group.floor,
+            "ce_beta_debiased": _debiased(within_beta),
+            "ce": scores.error.plugin,
+            "ce_debiased": _debiased(within_beta.pooled()),
+            "mce_beta": estimate_maximum_calibration_error(within_beta).plugin,
+            "auac": scores.auac,
+            "aurc": scores.aurc,
+            "brier": scores.brier,
+            "log_loss": scores.log_loss,
+            "sharpness": scores.sharpness,
+            "outputs": len(np.unique(answers)),
+        }
+        if self.label is None:
+            return measures
+        within_label = self._tally(answers, self.label)
+        error = estimate_calibration_error(within_label, redraws=_REDRAWS)
+        return measures | {
+            "ce_label": error.plugin,
+            "ce_label_floor": error.floor,
+            "ce_label_debiased": _debiased(within_label),
+        }
+
+    def _tally(self, answers: Floats, groups: Any) -> Tally:
+        return Tally.of(answers, self.correct, groups=groups, ids=self.ids, n_blocks=BLOCKS)
+
+
+def _debiased(tally: Tally) -> float:
+    """Return the debiased error, in the same number of bins for every method, so that methods can be compared."""
+    groups = 1 if tally.grouping is None else max(1, len(np.setdiff1d(tally.grouping.leaves(), [NO_GROUP])))
+    bins = int(np.clip(tally.n // (groups * ROWS_A_BIN), 1, _MOST_BINS))
+    return calibration_error(tally, bins=bins)
+
+
+@dataclass(frozen=True, eq=False)
 class Split:
     """The parts of one seed: `part` is the number of each row's part."""
 
@@ -139,7 +204,7 @@ def deal(sample: Sample, beta: Beta, seed: int, protocol: Protocol) -> Split:
     search = Search(calibration, tuning, objective=protocol.objective, ranges=ranges)
     is_test = part == TEST
     test_groups = only(groups, is_test)
-    _, common = common_groups(test_groups, int(is_test.sum()))
+    common = common_groups(test_groups, int(is_test.sum()))
     labels = None if protocol.label is None else list(compress(sample.columns[protocol.label], is_test))
     rows = TestRows(sample.confidence[is_test], sample.correct[is_test], sample.ids[is_test], common, labels)
     return Split(part, search, rows, test_groups)
@@ -165,7 +230,7 @@ def run_method(parts: Split, name: str, method: Calibrator) -> dict[str, Any]:
     }
 
 
-def require_enough(sample: Sample, seeds: int, protocol: Protocol, columns: Sequence[str]) -> None:
+def require_enough(sample: Sample, protocol: Protocol, columns: Sequence[str]) -> None:
     """Raise an error for a sample that some seed cannot split, or whose answers are all correct or all wrong.
 
     columns : columns that are groups, or that errors are measured within.
@@ -173,7 +238,7 @@ def require_enough(sample: Sample, seeds: int, protocol: Protocol, columns: Sequ
     if protocol.ties == "jitter":
         tie_order(id_hashes(sample.ids, len(sample)), sample.confidence)
     questions = np.unique(sample.ids)
-    counts = [np.bincount(split(questions, SHARES, seed), minlength=4).tolist() for seed in range(seeds)]
+    counts = [np.bincount(split(questions, SHARES, seed), minlength=4).tolist() for seed in range(protocol.seeds)]
     smallest = min(counts, key=min)
     if min(smallest) < SMALLEST_PART:
         raise InputError(

@@ -12,21 +12,20 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from qacal.calibrators.bin_maps import Ties
-from qacal.errors import InputError
+from qacal.errors import InputError, counted
 from qacal.experiment.groups import Beta
-from qacal.experiment.measures import COLUMNS, LABEL_COLUMNS
-from qacal.experiment.protocol import MEANING, Protocol, deal, methods, require_enough, run_method
-from qacal.experiment.sample import Sample, lost_blocks, read_samples
-from qacal.experiment.tables import Table, escaped, overview, tables
+from qacal.experiment.protocol import MEANING, SEEDS, Protocol, deal, methods, require_enough, run_method
+from qacal.experiment.sample import Sample, read_samples
+from qacal.experiment.tables import COLUMNS, LABEL_COLUMNS, Table, escaped, tables
 from qacal.model.base import Progress
 from qacal.partitions import Column, Partition, as_partition
+from qacal.records.outputs import naming_full_disk
 from qacal.records.reading import Reading
-from qacal.records.writers import naming_full_disk, plain_errors
+from qacal.records.writers import plain_errors
 
 if TYPE_CHECKING:
     import polars as pl
 
-SEEDS = 8
 _TAKEN = (
     *("beta_emb", "beta_bin", "seed", "rows", "method", "groups", "cut", "depth", "points_per_bin", "tuning"),
     *("sharpness", "outputs", *(column.name for column in (*COLUMNS, *LABEL_COLUMNS))),
@@ -71,7 +70,6 @@ class Experiment:
     results: pl.DataFrame
     by: tuple[str, ...]
     protocol: Protocol
-    seeds: int
     notes: tuple[str, ...]
     ranges: Mapping[tuple[Any, ...], str]
     samples: Mapping[tuple[Any, ...], Sample]
@@ -83,32 +81,34 @@ class Experiment:
         return (*self.by, *(("beta_emb", "beta_bin") if len(self.betas) > 1 else ()))
 
     def tables(self) -> list[Table]:
-        return list(tables(self.results, self.names, self.protocol.label))
+        """Return a table for every block and beta."""
+        return tables(self.results, self.names, self.protocol.label)
 
     def overview(self) -> list[Table]:
-        """Return the means over all blocks, for every beta."""
-        return overview(self.results, self.names[len(self.by) :], self.protocol.label)
+        """Return the means over all blocks, for every beta; nothing for a single block."""
+        if len(self.samples) == 1:
+            return []
+        return tables(self.results, self.names[len(self.by) :], self.protocol.label, has_spread=False)
 
     def markdown(self) -> str:
         """Return all tables as a page, with an explanation."""
         blocks = [f"{called(name, self.by)}: {text}" for name, text in self.ranges.items()]
         notes = "\n".join(f"- {escaped(note)}" for note in (*self.notes, *blocks))
-        parts = ["# Results", self._explanation(), notes]
-        if len(self.samples) > 1:
-            parts += ["## All blocks", *(table.markdown() for table in self.overview()), "## Each block"]
-        parts += [table.markdown() for table in self.tables()]
-        return "\n\n".join(parts) + "\n"
-
-    def _explanation(self) -> str:
         label = self.protocol.label
-        return _EXPLANATION.format(
-            splits=times(self.seeds),
-            seeds=self.seeds,
+        explanation = _EXPLANATION.format(
+            splits=counted(self.protocol.seeds, "time"),
+            seeds=self.protocol.seeds,
             objective=self.protocol.objective.replace("_", " "),
             label="" if label is None else f"Errors by {label} are within a column that no method has seen. ",
             ties=_TIES[self.protocol.ties],
             methods=", ".join(f"{name} ({meaning})" for name, meaning in MEANING.items()),
         )
+        parts = ["# Results", explanation, notes]
+        overview = self.overview()
+        if overview:
+            parts += ["## All blocks", *(table.markdown() for table in overview), "## Each block"]
+        parts += [table.markdown() for table in self.tables()]
+        return "\n\n".join(parts) + "\n"
 
     def write(self, folder: str | Path, pages: Mapping[str, str] | None = None) -> None:
         """Write results.parquet and results.md, and other pages by their names, into a folder; whole or not at all."""
@@ -182,23 +182,20 @@ def run_experiment(
         search may go. "kdtree:10:coordinate" splits raw coordinates, as the paper does.
     ties : "merge" keeps equal confidences in one bin; "jitter" orders them by the hash of the id, as the paper's
         randomised ties do.
-    seeds : how many times the questions are split.
-    objective, search, epsilon, alpha : see :class:`~qacal.experiment.protocol.Protocol`.
+    seeds, objective, search, epsilon, alpha : see :class:`~qacal.experiment.protocol.Protocol`.
     allow_mixed : go on if rows of several LLMs are in one block.
     reading : how to read the records: their columns, percents, bad rows.
     """
     import polars as pl
 
     reading = reading or Reading()
-    for name, values in {"by": by, "embedders": embedders, "partitions": partitions}.items():
-        if not isinstance(values, list | tuple):
-            raise InputError(f"{name} is {values!r:.60}; expected a list, also of one.")
+    for parameter, values in {"by": by, "embedders": embedders, "partitions": partitions}.items():
+        if not isinstance(values, list | tuple) or not (values or parameter == "by"):
+            raise InputError(f"{parameter} is {values!r:.60}; expected a list, also of one.")
     taken = [name for name in by if name in _TAKEN]
     if taken:
         raise InputError(f"results have a column {taken[0]!r} of their own; rename yours to make blocks by it.")
-    if not isinstance(seeds, int) or seeds < 1:
-        raise InputError(f"seeds is {seeds!r}; expected a whole number of 1 or more.")
-    protocol = Protocol(search, objective, epsilon, alpha, label, ties)
+    protocol = Protocol(search, objective, epsilon, alpha, label, ties, seeds)
     protocol.validate()
     embedders = list(dict.fromkeys(embedders))
     partitions = list({str(partition): partition for partition in partitions}.values())
@@ -218,27 +215,11 @@ def run_experiment(
         allow_mixed=allow_mixed or "model" in by,
         progress=progress,
     )
-    notes = [f"{called(name, by)}: no row can be used." for name in lost_blocks(records, reading, by, samples)]
-    usable = _usable(samples, by, protocol, seeds, columns, notes)
-    ranges: dict[tuple[Any, ...], str] = {}
-    lines = list(_lines(usable, by, betas, seeds, protocol, ranges, progress))
-    results = pl.DataFrame(lines, infer_schema_length=None)
-    return Experiment(results, tuple(by), protocol, seeds, tuple(notes), ranges, usable, tuple(betas))
-
-
-def _usable(
-    samples: Mapping[tuple[Any, ...], Sample],
-    by: Sequence[str],
-    protocol: Protocol,
-    seeds: int,
-    columns: Sequence[str],
-    notes: list[str],
-) -> dict[tuple[Any, ...], Sample]:
-    """Return the blocks that can be run. The others get a note; if there is only one block, it is an error."""
+    notes: list[str] = []
     usable = {}
     for name, sample in samples.items():
         try:
-            require_enough(sample, seeds, protocol, columns)
+            require_enough(sample, protocol, columns)
             usable[name] = sample
         except InputError as error:
             if len(samples) == 1:
@@ -246,21 +227,9 @@ def _usable(
             notes.append(f"{called(name, by)} was left out: {error}")
     if not usable:
         raise InputError("no block can be run. " + " ".join(notes))
-    return usable
-
-
-def _lines(
-    samples: Mapping[tuple[Any, ...], Sample],
-    by: Sequence[str],
-    betas: Sequence[Beta],
-    seeds: int,
-    protocol: Protocol,
-    ranges: dict[tuple[Any, ...], str],
-    progress: Progress | None,
-) -> Iterator[dict[str, Any]]:
-    """Yield the results line by line, and note the points per bin of each block in `ranges`."""
-    compared = methods(protocol.ties)
-    for (name, sample), beta, seed in product(samples.items(), betas, range(seeds)):
+    ranges: dict[tuple[Any, ...], str] = {}
+    lines: list[dict[str, Any]] = []
+    for (name, sample), beta, seed in product(usable.items(), betas, range(seeds)):
         if progress is not None:
             progress(f"{called(name, by)}, seed {seed + 1} of {seeds}", len(sample))
         parts = deal(sample, beta, seed, protocol)
@@ -268,17 +237,9 @@ def _lines(
         # As text: one file may name blocks by numbers and by words.
         block = dict(zip(by, map(str, name), strict=True))
         common = {**block, "beta_emb": beta.embedder, "beta_bin": beta.name, "seed": seed, "rows": len(sample)}
-        for method, calibrator in compared.items():
-            yield {**common, **run_method(parts, method, calibrator)}
-
-
-def times(count: int) -> str:
-    """Return how often.
-
-    >>> times(1), times(8)
-    ('once', '8 times')
-    """
-    return "once" if count == 1 else f"{count:,} times"
+        lines += [{**common, **run_method(parts, method, one)} for method, one in methods(ties).items()]
+    results = pl.DataFrame(lines, infer_schema_length=None)
+    return Experiment(results, tuple(by), protocol, tuple(notes), ranges, usable, tuple(betas))
 
 
 def called(name: tuple[Any, ...], by: Sequence[str]) -> str:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.metrics.evaluation import require_labels
 from qacal.model.base import Progress
-from qacal.records.columns import listed
+from qacal.model.model_set import mask, rows_by
 from qacal.records.provenance import Sources
-from qacal.records.reading import Batch, Gathered, Reading, as_source, read
+from qacal.records.reading import Batch, Gathered, Reading, read
 from qacal.tally.arrays import Floats, Hashes, is_missing
 
 
@@ -64,7 +62,7 @@ def read_samples(
         if not allow_mixed:
             sources.add(batch)
             sources.require_one()
-        for name, rows in _by_value(batch, by):
+        for name, rows in parts_by(batch, by):
             blocks.setdefault(name, Gathered()).add(
                 confidence=rows.confidence,
                 correct=require_labels(rows.correct, rows.table.origin),
@@ -91,32 +89,19 @@ def read_samples(
     }
 
 
-def lost_blocks(
-    records: Any, reading: Reading, by: Sequence[str], read_blocks: Collection[tuple[Any, ...]]
-) -> list[tuple[Any, ...]]:
-    """Return the blocks without any usable row."""
-    in_file: dict[tuple[Any, ...], None] = {}
-    for table in as_source(records).batches(lambda fault: None):
-        names = [reading.name(column) for column in by]
-        if by and all(name in table.names for name in names):
-            in_file.update(dict.fromkeys(zip(*(listed(table.column(name)) for name in names), strict=True)))
-    return [name for name in in_file if name not in read_blocks and not any(map(is_missing, name))]
-
-
-def _by_value(batch: Batch, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Batch]]:
+def parts_by(batch: Batch, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Batch]]:
+    """Yield each combination of the values of some columns, and its rows."""
     if not by:
         yield (), batch
         return
-    names = list(zip(*(batch.listed(column) for column in by), strict=True))
-    missing = next((row for row, name in enumerate(names) if any(map(is_missing, name))), None)
-    if missing is not None:
-        column = by[[is_missing(value) for value in names[missing]].index(True)]
-        raise InputError(
-            f"{batch.table.origin} {batch.table.unit} {batch.table.places[missing]}: {column} is missing; it is a "
-            "column that --by names."
-        )
-    for name in dict.fromkeys(names):
-        yield name, batch.only(np.array([other == name for other in names]))
+    columns = [batch.listed(column) for column in by]
+    for column, values in zip(by, columns, strict=True):
+        for value, rows in rows_by(values).items():
+            if is_missing(value):
+                place = f"{batch.table.origin} {batch.table.unit} {batch.table.places[rows[0]]}"
+                raise InputError(f"{place}: {column} is missing; it is a column that --by names.")
+    for name, rows in rows_by(zip(*columns, strict=True)).items():
+        yield name, batch.only(mask(rows, len(batch)))
 
 
 def _vectors(maker: Embedder, batch: Batch) -> Any:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qacal.experiment.measures import COLUMNS, LABEL_COLUMNS, Column
 from qacal.tally.arrays import Floats
 
 if TYPE_CHECKING:
@@ -25,8 +24,41 @@ _TITLES = {
 
 
 @dataclass(frozen=True)
+class Column:
+    """A column of the results: its name in the file and in tables, and which values are better.
+
+    is_root : a debiased error, which is the signed root of an unbiased square.
+    """
+
+    name: str
+    title: str
+    is_better: str | None = "low"
+    is_root: bool = False
+
+
+COLUMNS = [
+    Column("ce_beta", "CE(h;β)"),
+    Column("ce_beta_floor", "its noise floor", None),
+    Column("ce_beta_debiased", "CE(h;β) debiased", is_root=True),
+    Column("ce", "CE(h)"),
+    Column("ce_debiased", "CE(h) debiased", is_root=True),
+    Column("mce_beta", "β-MCE"),
+    Column("auac", "AUAC", "high"),
+    Column("aurc", "AURC"),
+    Column("brier", "Brier"),
+    Column("log_loss", "log loss"),
+]
+
+LABEL_COLUMNS = [
+    Column("ce_label", "CE by {label}"),
+    Column("ce_label_floor", "its noise floor", None),
+    Column("ce_label_debiased", "CE by {label} debiased", is_root=True),
+]
+
+
+@dataclass(frozen=True)
 class Cell:
-    """A measured number: its mean over seeds, how far to trust it, and whether it is the best of its block."""
+    """A measured number: its mean over seeds, how far to trust it, and whether it is the best of its table."""
 
     mean: float
     half_width: float
@@ -43,32 +75,33 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """One method in one block: what it is, what it measured, what was chosen."""
+    """One method: what it measured, and the medians of the groups and points per bin that were chosen."""
 
-    names: tuple[str, ...]
-    cells: tuple[Cell, ...]
-    chosen: tuple[str, ...]
+    method: str
+    cells: list[Cell]
+    chosen: tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Table:
-    """The lines of one block, a line per method.
+    """The methods in one block.
 
-    titles : of all columns: names, measures, and what was chosen.
+    names : of the block, and of its beta if there are several.
+    titles : of all columns: names, method, measures, and what was chosen.
     columns : the measures.
     """
 
+    names: tuple[str, ...]
     titles: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: list[Column]
     lines: list[Line]
 
     def markdown(self) -> str:
         """Return the table for a Markdown page."""
-        rows = [self.titles, tuple(["---"] * len(self.titles))]
-        rows += [
-            (*line.names, *(f"**{cell.text}**" if cell.is_best else cell.text for cell in line.cells), *line.chosen)
-            for line in self.lines
-        ]
+        rows = [self.titles, ("---",) * len(self.titles)]
+        for line in self.lines:
+            cells = (f"**{cell.text}**" if cell.is_best else cell.text for cell in line.cells)
+            rows.append((*self.names, line.method, *cells, *line.chosen))
         return "\n".join(f"| {' | '.join(map(escaped, row))} |" for row in rows)
 
 
@@ -81,43 +114,45 @@ def escaped(text: str) -> str:
     return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
 
 
-def tables(results: pl.DataFrame, names: Sequence[str], label: str | None) -> Iterator[Table]:
-    """Yield a table for every block of the results; `names` are the columns that tell blocks apart."""
+def tables(results: pl.DataFrame, names: Sequence[str], label: str | None, *, has_spread: bool = True) -> list[Table]:
+    """Return a table for every block of the results; `names` are the columns that tell blocks apart.
+
+    has_spread : show how much seeds differ. Means over several blocks have no such number.
+    """
     columns = [*COLUMNS, *(LABEL_COLUMNS if label is not None else [])]
     titles = [_TITLES.get(name, name) for name in (*names, "method")]
-    measured = [column.title.format(label=label) for column in columns]
-    for block in results.partition_by(list(names), maintain_order=True) if names else [results]:
-        yield Table((*titles, *measured, "groups", "b"), tuple(columns), list(_lines(block, names, columns)))
+    titles += [column.title.format(label=label) for column in columns]
+    return [
+        Table(
+            tuple(str(block[name][0]) for name in names),
+            (*titles, "groups", "b"),
+            columns,
+            _lines(block, columns, has_spread),
+        )
+        for block in (results.partition_by(list(names), maintain_order=True) if names else [results])
+    ]
 
 
-def overview(results: pl.DataFrame, betas: Sequence[str], label: str | None) -> list[Table]:
-    """Return tables over all blocks: each method's mean. How much blocks differ is not in them.
-
-    betas : the columns that tell betas apart, if there are several; each beta has a table, and groups, of its own.
-    """
-    over_all = list(tables(results, betas, label))
-    for table in over_all:
-        table.lines[:] = [
-            replace(line, cells=tuple(replace(cell, half_width=float("nan")) for cell in line.cells))
-            for line in table.lines
-        ]
-    return over_all
-
-
-def _lines(block: pl.DataFrame, names: Sequence[str], columns: Sequence[Column]) -> Iterator[Line]:
+def _lines(block: pl.DataFrame, columns: Sequence[Column], has_spread: bool) -> list[Line]:
     methods = block.partition_by("method", maintain_order=True)
     cells = [[_cell(method[column.name].to_numpy(), column) for column in columns] for method in methods]
     best = [
         min((_goodness(row[place], column) for row in cells if not np.isnan(row[place].mean)), default=None)
         for place, column in enumerate(columns)
     ]
+    lines = []
     for method, row in zip(methods, cells, strict=True):
         marked = [
-            replace(cell, is_best=column.is_better is not None and _goodness(cell, column) == top)
+            Cell(
+                cell.mean,
+                cell.half_width if has_spread else float("nan"),
+                column.is_better is not None and _goodness(cell, column) == top,
+            )
             for cell, top, column in zip(row, best, columns, strict=True)
         ]
-        heading = (*(str(method[name][0]) for name in names), str(method["method"][0]))
-        yield Line(heading, tuple(marked), (_median(method, "groups"), _median(method, "points_per_bin")))
+        chosen = (_median(method, "groups"), _median(method, "points_per_bin"))
+        lines.append(Line(str(method["method"][0]), marked, chosen))
+    return lines
 
 
 def _cell(values: Floats, column: Column) -> Cell:

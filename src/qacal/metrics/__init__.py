@@ -16,10 +16,8 @@ _HOME = {
     "auac": "selective",
     "aurc": "selective",
     "auroc": "ranking",
-    "brier_decomposition": "proper_scores",
     "brier_score": "proper_scores",
     "calibration_error": "calibration",
-    "confidence_bias": "calibration",
     "estimate_auroc": "ranking",
     "estimate_calibration_error": "calibration",
     "estimate_maximum_calibration_error": "calibration",
@@ -28,9 +26,7 @@ _HOME = {
     "maximum_calibration_error": "calibration",
     "reliability_table": "reliability",
     "risk_coverage_curve": "selective",
-    "selective_risk": "selective",
     "sharpness": "proper_scores",
-    "validity_curve": "calibration",
 }
 
 __all__ = sorted(_HOME)

@@ -17,9 +17,8 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.parameters import is_whole, shown
 from qacal.tally.arrays import ArrayLike, Floats, Ints, require_length, unit_values
-from qacal.tally.bins import Bins, equal_bins, group_runs
+from qacal.tally.bins import Bins, equal_bins, group_runs, search_within
 from qacal.tally.groups import Paths
-from qacal.tally.lookup import search_within
 from qacal.tally.tally import Tally
 
 BinChoice: TypeAlias = int | Literal["outputs"] | None
@@ -111,11 +110,6 @@ class Binned:
         return self.bins.sum(self.tally.wt - self.tally.confidence * self.tally.w)
 
     @cached_property
-    def squares(self) -> Floats:
-        """The sum of w^2 (t - p)^2 of each bin: what a row paired with itself adds to the residual's square."""
-        return self.bins.sum(_squares(self.tally))
-
-    @cached_property
     def pieces(self) -> Pieces:
         """The same sums, per bin and block."""
         blocked = self.blocked
@@ -139,7 +133,10 @@ class Binned:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Sums over the rows that share a bin and a block; `of_cell` is the piece of each cell with a block."""
+    """Sums over the rows that share a bin and a block; `of_cell` is the piece of each cell with a block.
+
+    residual, squares : the sum of w (t - p), and of w^2 (t - p)^2: what rows paired with themselves add to its square.
+    """
 
     of_cell: Ints
     bin: Ints

@@ -1,4 +1,4 @@
-r"""Calibration error, overall and per group, with its noise; and the validity curve.
+r"""Calibration error, overall and per group, with its noise.
 
 .. math:: CE(h; \beta) = \mathrm{E} \big| \mathrm{E}[Y \mid h, \beta] - h \big|
 
@@ -9,8 +9,7 @@ comes with its noise floor and a p-value. Methods are compared by the *debiased*
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,9 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha
 from qacal.metrics.binned import BinChoice, Binned, as_tally
-from qacal.metrics.noise import debiased_square, held_out_maximum, p_value, redraw
+from qacal.metrics.noise import debiased_square, held_out_maximum, p_value, plugin_error, redraw
 from qacal.parameters import is_whole, shown
-from qacal.tally.arrays import ArrayLike, Floats, require_sorted
+from qacal.tally.arrays import ArrayLike
 from qacal.tally.groups import Paths
 from qacal.tally.tally import BLOCKS, Tally
 
@@ -103,13 +102,20 @@ def estimate_calibration_error(
     """
     check_alpha(alpha)
     binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight, ids, n_blocks=BLOCKS), bins)
-    total = binned.weight.sum()
-
-    def statistic(residuals: Floats) -> Floats:
-        return np.asarray(np.abs(residuals).sum(axis=-1) / total)
-
-    square, low, high = debiased_square(binned, alpha)
-    return _estimate(binned, statistic, redraws, seed, _signed_root(square), _signed_root(low), _signed_root(high))
+    plugin = float(plugin_error(binned, binned.residual))
+    drawn = redraw(binned, redraws, seed)
+    debiased, low, high = map(_signed_root, debiased_square(binned, alpha))
+    return CalibrationError(
+        plugin=plugin,
+        floor=float(drawn.mean()) if len(drawn) else float("nan"),
+        p_value=p_value(plugin, drawn) if len(drawn) else float("nan"),
+        debiased=debiased,
+        low=low,
+        high=high,
+        bins=len(binned.bins),
+        rows=binned.tally.n,
+        is_clustered=binned.is_clustered,
+    )
 
 
 def calibration_error(
@@ -130,16 +136,21 @@ def calibration_error(
     0.23
     """
     binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight, ids, n_blocks=BLOCKS), bins)
-    return _bounded(_signed_root(debiased_square(binned, alpha=0.05)[0]))
+    return _signed_root(debiased_square(binned, alpha=0.05)[0])
 
 
-@dataclass(frozen=True, repr=False)
-class MaximumCalibrationError(CalibrationError):
+@dataclass(frozen=True)
+class MaximumCalibrationError:
     """The error of the worst bin, and which bin it is.
 
+    plugin : as measured; the worst of many bins is mostly noise.
+    debiased : the worst bin of one half of the questions is measured in the other half, and both ways are averaged: on
+        average no larger than the true maximum. NaN if no bin has rows in both halves, or the tally has no blocks.
     group, stated, observed, bin_rows : of the worst bin, the group, mean confidence, accuracy and number of rows.
     """
 
+    plugin: float
+    debiased: float
     group: Any
     stated: float
     observed: float
@@ -155,20 +166,12 @@ def estimate_maximum_calibration_error(
     ids: ArrayLike | None = None,
     bins: BinChoice = None,
     min_rows: int = 1,
-    redraws: int = 199,
-    alpha: float = 0.05,
-    seed: int = 0,
 ) -> MaximumCalibrationError:
     """Estimate the error of the worst bin, MCE; with groups, of the worst bin of any group, beta-MCE.
 
     The parameters are those of :func:`estimate_calibration_error`, and `min_rows`: bins with fewer rows are left out.
     With the paper's 1, the worst bin of real data is mostly one row that happened to be wrong; with 50 it is worth a
     look.
-
-    The worst of many bins is mostly noise, so `debiased` picks the worst bin in one half of the questions, measures its
-    error in the other half, and averages both ways: on average that is no larger than the true maximum. `low` and
-    `high` are for the bins that were picked, so `low` bounds the maximum from below and `high` does not bound it from
-    above.
 
     Examples
     --------
@@ -177,26 +180,21 @@ def estimate_maximum_calibration_error(
     >>> worst.plugin, worst.stated, worst.observed, worst.bin_rows
     (0.4, 0.9, 0.5, 500)
     """
-    check_alpha(alpha)
     binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight, ids, n_blocks=BLOCKS), bins)
-    weight, rows = binned.weight, binned.bins.rows
+    rows, mean_residual = binned.bins.rows, binned.residual / binned.weight
     if not is_whole(min_rows, 0):
         raise InputError(f"min_rows is {shown(min_rows)}; expected a whole number of 0 or more.")
     enough = rows >= min_rows
     if not enough.any():
         raise InputError(f"min_rows is {min_rows}; the largest bin has {int(rows.max())} rows.")
-
-    def statistic(residuals: Floats) -> Floats:
-        return np.asarray(np.where(enough, np.abs(residuals) / weight, 0.0).max(axis=-1))
-
-    estimate = _estimate(binned, statistic, redraws, seed, *held_out_maximum(binned, alpha, enough))
-    worst = int(np.where(enough, np.abs(binned.residual) / weight, -1.0).argmax())
+    worst = int(np.where(enough, np.abs(mean_residual), -1.0).argmax())
     observed = float(binned.bins.mean[worst])
     column = binned.tally.grouping
     return MaximumCalibrationError(
-        **asdict(estimate),
+        plugin=float(abs(mean_residual[worst])),
+        debiased=held_out_maximum(binned, enough),
         group=None if column is None else column.label(int(binned.bins.group[worst])),
-        stated=observed - float(binned.residual[worst] / weight[worst]),
+        stated=observed - float(mean_residual[worst]),
         observed=observed,
         bin_rows=int(rows[worst]),
     )
@@ -218,126 +216,9 @@ def maximum_calibration_error(
     0.4
     """
     tally = as_tally(y_true, y_prob, groups, sample_weight, ids, n_blocks=BLOCKS)
-    return estimate_maximum_calibration_error(tally, bins=bins, min_rows=min_rows, redraws=0).debiased
-
-
-@dataclass(frozen=True)
-class ConfidenceBias:
-    """Overconfidence and underconfidence.
-
-    over, under : the plug-in calibration error of bins with too high and with too low confidences; they add up to the
-        whole.
-    mean : mean confidence minus accuracy.
-    """
-
-    over: float
-    under: float
-    mean: float
-
-
-def confidence_bias(
-    y_true: ArrayLike | Tally,
-    y_prob: ArrayLike | None = None,
-    *,
-    groups: ArrayLike | Paths | None = None,
-    sample_weight: ArrayLike | None = None,
-    bins: BinChoice = None,
-) -> ConfidenceBias:
-    """Split the plug-in calibration error into over- and underconfidence.
-
-    >>> confidence_bias([1, 1, 1, 0], [0.5, 0.5, 0.9, 0.9])
-    ConfidenceBias(over=0.2, under=0.25, mean=-0.05)
-    """
-    binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight), bins)
-    total = binned.weight.sum()
-    over = float(-np.minimum(binned.residual, 0).sum() / total)
-    under = float(np.maximum(binned.residual, 0).sum() / total)
-    return ConfidenceBias(round(over, 15), round(under, 15), round(over - under, 15))
-
-
-@dataclass(frozen=True)
-class ValidityCurve:
-    """For each epsilon, the share of rows in bins with an error of at most epsilon.
-
-    share : as measured; noise makes it lower than the truth.
-    calibrated : the mean share of a perfectly calibrated score of this size.
-    """
-
-    epsilon: Floats
-    share: Floats
-    calibrated: Floats
-
-    def at(self, epsilon: float) -> float:
-        """Return the share at `epsilon`, or at the next smaller value of the curve."""
-        if epsilon < self.epsilon[0]:
-            raise InputError(f"epsilon is {epsilon}; the curve starts at {self.epsilon[0]}.")
-        return float(self.share[np.searchsorted(self.epsilon, epsilon, side="right") - 1])
-
-
-def validity_curve(
-    y_true: ArrayLike | Tally,
-    y_prob: ArrayLike | None = None,
-    *,
-    groups: ArrayLike | Paths | None = None,
-    sample_weight: ArrayLike | None = None,
-    ids: ArrayLike | None = None,
-    bins: BinChoice = None,
-    epsilons: ArrayLike | None = None,
-    redraws: int = 199,
-    seed: int = 0,
-) -> ValidityCurve:
-    """Return the share of rows in bins with an error of at most epsilon: the paper's marginal calibration, as a curve.
-
-    epsilons : rising; 0, 0.01, ..., 1 by default.
-
-    >>> curve = validity_curve(np.tile([1, 0], 500), np.repeat([0.5, 0.9], 500))
-    >>> curve.at(0.1), curve.at(0.4)
-    (0.5, 1.0)
-    """
-    binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight, ids, n_blocks=BLOCKS), bins)
-    grid = np.arange(101) / 100 if epsilons is None else require_sorted(epsilons, "epsilons")
-    weight = binned.weight
-
-    def shares(residuals: Floats) -> Floats:
-        # Rounding must not push a bin with an error of exactly epsilon beyond it.
-        misses = np.abs(residuals) / weight - 1e-12
-        order = np.argsort(misses, axis=-1)
-        through = np.concatenate([[0.0], np.cumsum(weight[order])]) / weight.sum()
-        return np.asarray(through[np.searchsorted(misses[order], grid, side="right")])
-
-    drawn = redraw(binned, lambda rows: np.stack([shares(row) for row in rows]), redraws, seed)
-    calibrated = drawn.mean(axis=0) if len(drawn) else np.full(len(grid), np.nan)
-    return ValidityCurve(grid, shares(binned.residual), calibrated)
-
-
-def _estimate(
-    binned: Binned,
-    statistic: Callable[[Floats], Floats],
-    redraws: int,
-    seed: int,
-    debiased: float,
-    low: float,
-    high: float,
-) -> CalibrationError:
-    plugin = float(statistic(binned.residual))
-    drawn = redraw(binned, statistic, redraws, seed)
-    return CalibrationError(
-        plugin=plugin,
-        floor=float(drawn.mean()) if len(drawn) else float("nan"),
-        p_value=p_value(plugin, drawn) if len(drawn) else float("nan"),
-        debiased=_bounded(debiased),
-        low=_bounded(low),
-        high=_bounded(high),
-        bins=len(binned.bins),
-        rows=binned.tally.n,
-        is_clustered=binned.is_clustered,
-    )
-
-
-def _bounded(error: float) -> float:
-    """Return an estimate within -1 to 1, where every error is."""
-    return float(np.clip(error, -1, 1))
+    return estimate_maximum_calibration_error(tally, bins=bins, min_rows=min_rows).debiased
 
 
 def _signed_root(square: float) -> float:
-    return float(np.sign(square) * np.sqrt(abs(square)))
+    """Return the root of a squared error, with its sign, within -1 to 1, where every error is."""
+    return float(np.clip(np.sign(square) * np.sqrt(abs(square)), -1, 1))

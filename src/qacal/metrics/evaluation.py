@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from qacal.metrics.claims import judged
 from qacal.metrics.proper_scores import brier_score, log_loss, sharpness
 from qacal.metrics.ranking import Doubt, doubt_of
 from qacal.metrics.selective import auac, aurc
-from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, column_of_any, require_length, unit_values
-from qacal.tally.groups import NO_GROUP, as_grouping
+from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_length, unit_values
+from qacal.tally.groups import as_grouping
 from qacal.tally.ids import id_hashes, one_of_each
 from qacal.tally.tally import BLOCKS, Tally
 
@@ -60,15 +60,17 @@ class Scores:
     sharpness: float
 
     @staticmethod
-    def of(tally: Tally, grouped: Tally | None = None, *, bins: BinChoice = BINS, redraws: int = 199) -> Scores:
-        """Measure the confidences of a tally; `grouped` has the same rows with their groups.
+    def of(tally: Tally, *, bins: BinChoice = BINS, redraws: int = 199) -> Scores:
+        """Measure the confidences of a tally.
 
         bins, redraws : of the calibration errors; see :func:`~qacal.metrics.calibration.estimate_calibration_error`.
         """
+        error = estimate_calibration_error(tally.pooled(), bins=bins, redraws=redraws)
+        within = estimate_calibration_error(tally, bins=bins, redraws=redraws) if tally.partitions else None
         return Scores(
             confidence=mean_confidence(tally),
-            error=estimate_calibration_error(tally, bins=bins, redraws=redraws),
-            error_by_group=None if grouped is None else estimate_calibration_error(grouped, bins=bins, redraws=redraws),
+            error=error,
+            error_by_group=within,
             brier=brier_score(tally),
             log_loss=log_loss(tally),
             aurc=aurc(tally),
@@ -81,6 +83,7 @@ class Scores:
 class GroupScores:
     """The accuracy of one group, and its mean confidence and debiased error before and after calibration.
 
+    pooled, error_pooled : the same after one correction for all groups; None if that was not measured.
     is_worse : calibration made the probabilities of this group worse.
     is_off : the mean calibrated confidence still differs from the accuracy by more than 0.05. Both are True only if
         chance does not explain it, over all groups. `is_off` is never True if some questions have more rows than
@@ -96,12 +99,16 @@ class GroupScores:
     error_after: float | None
     is_worse: bool = False
     is_off: bool = False
+    pooled: float | None = None
+    error_pooled: float | None = None
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """The scores of confidences before and, if there are calibrated ones, after calibration.
 
+    pooled : the scores after one correction for all groups; None if that was not measured.
+    tallies : the rows with their groups, for figures, by score: "stated", "pooled", "calibrated".
     doubt : what is suspicious about the stated confidences and labels; None if nothing is.
     verdict : whether calibration helped; None without calibrated confidences.
     """
@@ -114,6 +121,14 @@ class Evaluation:
     grouped_by: str | None
     groups: list[GroupScores]
     verdict: Verdict | None
+    pooled: Scores | None = None
+    tallies: Mapping[str, Tally] = field(default_factory=dict, repr=False)
+
+    @property
+    def by_score(self) -> dict[str, Scores]:
+        """The scores that were measured, by the names of `tallies`."""
+        scores = {"stated": self.before, "pooled": self.pooled, "calibrated": self.after}
+        return {name: one for name, one in scores.items() if one is not None}
 
     @property
     def last(self) -> Scores:
@@ -122,7 +137,13 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold; what could not be measured is null."""
-        return dict(without_nan(asdict(self)))
+        plain = asdict(replace(self, tallies={}))
+        del plain["tallies"]
+        if self.pooled is None:
+            for scores in (plain, *plain["groups"]):
+                del scores["pooled"]
+                scores.pop("error_pooled", None)
+        return dict(without_nan(plain))
 
 
 @dataclass(frozen=True)
@@ -218,63 +239,72 @@ def evaluate_rows(
     y_prob: ArrayLike,
     calibrated: ArrayLike | None = None,
     *,
+    pooled: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     grouped_by: str | None = None,
     ids: ArrayLike | None = None,
 ) -> Evaluation:
-    """Measure columns that were read by name, and so cannot be swapped; for `evaluate`, the report and the model."""
+    """Measure columns that were read by name, and so cannot be swapped; for `evaluate`, the report and the model.
+
+    pooled : confidences after one correction for all groups, to be measured too.
+    """
     h, t = unit_values(y_prob, "y_prob"), unit_values(y_true, "y_true")
     require_length(t, len(h), "y_true")
-    p = None if calibrated is None else unit_values(calibrated, "calibrated")
-    if p is not None:
-        require_length(p, len(h), "calibrated")
+    scores = {"stated": h}
+    for name, column in (("pooled", pooled), ("calibrated", calibrated)):
+        if column is not None:
+            scores[name] = unit_values(column, name)
+            require_length(scores[name], len(h), name)
     hashes = None if ids is None else id_hashes(ids, len(h))
+    tallies = {name: Tally.of(score, t, groups=groups, ids=ids, n_blocks=BLOCKS) for name, score in scores.items()}
+    measured = {name: Scores.of(tally) for name, tally in tallies.items()}
+    p = scores.get("calibrated")
     return Evaluation(
         rows=len(h),
         accuracy=float(t.mean()),
-        before=_scores(h, t, groups, ids),
-        after=None if p is None else _scores(p, t, groups, ids),
+        before=measured["stated"],
+        after=measured.get("calibrated"),
         doubt=doubt_of(t, h, questions=None if hashes is None else len(np.unique(hashes))),
         grouped_by=grouped_by if groups is not None else None,
-        groups=[] if groups is None else list(_per_group(h, t, p, groups, ids)),
+        groups=[] if groups is None else list(_per_group(t, scores, tallies, groups, hashes)),
         verdict=None if p is None else verdict_on(h, p, t, hashes),
+        pooled=measured.get("pooled"),
+        tallies=tallies,
     )
 
 
-def _scores(h: Floats, t: Floats, groups: ArrayLike | None, ids: ArrayLike | None) -> Scores:
-    grouped = None if groups is None else Tally.of(h, t, groups=groups, ids=ids, n_blocks=BLOCKS)
-    return Scores.of(Tally.of(h, t, ids=ids, n_blocks=BLOCKS), grouped)
-
-
 def _per_group(
-    h: Floats, t: Floats, p: Floats | None, groups: ArrayLike, ids: ArrayLike | None
+    t: Floats, scores: Mapping[str, Floats], tallies: Mapping[str, Tally], groups: ArrayLike, hashes: Hashes | None
 ) -> Iterator[GroupScores]:
     """Yield the measures of each group, the largest first."""
-    column = as_grouping(groups, len(h))
-    leaves = column.leaves()
+    leaves = as_grouping(groups, len(t)).leaves()
     codes, counts = np.unique(leaves, return_counts=True)
-    questions = None if ids is None else column_of_any(ids, "ids")
-    hashes = None if ids is None else id_hashes(ids, len(h))
+    parts = {name: list(tally) for name, tally in tallies.items()}
+    h, p = scores["stated"], scores.get("calibrated")
     off = set() if p is None else _groups_that_are_off(p, t, leaves, hashes)
-    for code in codes[np.argsort(-counts, kind="stable")].tolist():
-        inside = leaves == code
-        own_ids = None if questions is None else questions[inside]
-        after, error_after, is_worse = None, None, False
+    for at in np.argsort(-counts, kind="stable").tolist():
+        own = {name: part[at][1] for name, part in parts.items()}
+        means = {name: mean_confidence(tally) for name, tally in own.items()}
+        # The error of a single row is unknown.
+        errors = {name: calibration_error(tally, bins=BINS) if tally.n > 1 else np.nan for name, tally in own.items()}
+        is_worse = False
         if p is not None:
+            inside = leaves == codes[at]
             own_hashes = None if hashes is None else hashes[inside]
-            after, error_after = float(p[inside].mean()), _debiased(p[inside], t[inside], own_ids)
             verdict = verdict_on(h[inside], p[inside], t[inside], own_hashes, groups=len(codes))
             is_worse = verdict.kind == "worse"
         yield GroupScores(
-            group=None if code == NO_GROUP else column.label(code),
-            rows=int(inside.sum()),
-            accuracy=float(t[inside].mean()),
-            before=float(h[inside].mean()),
-            after=after,
-            error_before=_debiased(h[inside], t[inside], own_ids),
-            error_after=error_after,
+            group=parts["stated"][at][0],
+            rows=int(counts[at]),
+            accuracy=own["stated"].mean,
+            before=means["stated"],
+            after=means.get("calibrated"),
+            error_before=errors["stated"],
+            error_after=errors.get("calibrated"),
             is_worse=is_worse,
-            is_off=code in off,
+            is_off=int(codes[at]) in off,
+            pooled=means.get("pooled"),
+            error_pooled=errors.get("pooled"),
         )
 
 
@@ -304,15 +334,6 @@ def is_uneven(hashes: Hashes | None) -> bool:
 def mean_confidence(tally: Tally) -> float:
     """Return the mean confidence of the rows of a tally."""
     return float(tally.w @ tally.confidence / tally.w.sum())
-
-
-def group_error(tally: Tally) -> float:
-    """Return the debiased calibration error of one group; NaN for a single row."""
-    return calibration_error(tally, bins=BINS) if tally.n > 1 else float("nan")
-
-
-def _debiased(h: Floats, t: Floats, ids: Any) -> float:
-    return group_error(Tally.of(h, t, ids=ids, n_blocks=BLOCKS))
 
 
 def without_group(column: str | None) -> str:

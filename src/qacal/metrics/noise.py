@@ -24,7 +24,6 @@ far off, the floor comes out too high.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,8 +43,10 @@ _UNKNOWN: Estimate = (float("nan"), float("nan"), float("nan"))
 _PORTION = 2**21
 _MOST_REDRAWS = 1_000_000
 
-Statistic = Callable[[Floats], Floats]
-"""From residual sums, one column a bin, to one number a row, from 0 to 1."""
+
+def plugin_error(binned: Binned, residuals: Floats) -> Floats:
+    """Return the plug-in calibration error of residual sums; their last axis is the bins."""
+    return np.asarray(np.abs(residuals).sum(axis=-1) / binned.weight.sum())
 
 
 def debiased_square(binned: Binned, alpha: float) -> Estimate:
@@ -123,39 +124,19 @@ def _noise_ends(value: float, noise: float, one_more: float, blocks: int, alpha:
     return float(np.sign(low) * low**2), float(high**2)
 
 
-def held_out_maximum(binned: Binned, alpha: float, enough: Bools) -> Estimate:
+def held_out_maximum(binned: Binned, enough: Bools) -> float:
     """Return the error of the bin that is worst in one half of the questions, measured in the other; both averaged."""
-    pieces = binned.pieces
-    n_bins, n_blocks = len(binned.bins), binned.blocked.n_blocks
-    if n_blocks < 2:
-        return _UNKNOWN
+    pieces, n_bins = binned.pieces, len(binned.bins)
     half = pieces.block % 2
     S = np.stack([np.bincount(pieces.bin, pieces.residual * (half == k), n_bins) for k in (0, 1)])
     W = np.stack([np.bincount(pieces.bin, pieces.weight * (half == k), n_bins) for k in (0, 1)])
     shared = (W > 0).all(axis=0) & enough
     if not shared.any():
-        return _UNKNOWN
+        return float("nan")
     mean = np.where(shared, S / np.where(W > 0, W, 1), 0.0)
     worst = np.abs(mean).argmax(axis=1)
     sign = np.sign(mean[[0, 1], worst])
-    held = [sign[k] * mean[1 - k, worst[k]] for k in (0, 1)]
-    value = float(np.mean(held))
-    variances, blocks = zip(*(_mean_variance(binned, half == 1 - k, int(worst[k])) for k in (0, 1)), strict=True)
-    reach = _reach(sum(variances) / 4, min(blocks), alpha)
-    return value, value - reach, value + reach
-
-
-def _mean_variance(binned: Binned, inside: Bools, bin_: int) -> tuple[float, int]:
-    """Return the jackknife variance of the mean residual of one bin in one half, and the number of blocks."""
-    pieces = binned.pieces
-    chosen = inside & (pieces.bin == bin_)
-    S, W = pieces.residual[chosen], pieces.weight[chosen]
-    rest = W.sum() - W
-    # If one block outweighs all others, the rest shows no spread.
-    if len(S) < 2 or (rest <= 1e-9 * W.sum()).any():
-        return float("inf"), 2
-    without = (S.sum() - S) / rest
-    return float((len(S) - 1) / len(S) * ((without - without.mean()) ** 2).sum()), len(S)
+    return float(np.mean([sign[k] * mean[1 - k, worst[k]] for k in (0, 1)]))
 
 
 def _reach(variance: float, blocks: int, alpha: float) -> float:
@@ -163,8 +144,8 @@ def _reach(variance: float, blocks: int, alpha: float) -> float:
     return float(-stdtrit(blocks - 1, alpha / 2) * np.sqrt(variance))
 
 
-def redraw(binned: Binned, statistic: Statistic, redraws: int, seed: int) -> Floats:
-    """Return `redraws` values of a statistic of the bins' residual sums under perfect calibration.
+def redraw(binned: Binned, redraws: int, seed: int) -> Floats:
+    """Return `redraws` plug-in errors under perfect calibration.
 
     The result is empty for dependent rows without blocks, which would say which rows depend on each other.
     """
@@ -179,9 +160,9 @@ def redraw(binned: Binned, statistic: Statistic, redraws: int, seed: int) -> Flo
     draw, width = (_by_signs, len(binned.pieces.bin)) if needs_signs else (_by_labels, len(binned.tally))
     portion = max(1, min(redraws, _PORTION // width))
     sizes = [min(portion, redraws - done) for done in range(0, redraws, portion)]
-    drawn = np.concatenate([statistic(draw(binned, size, rng)) for size in sizes])
+    drawn = np.concatenate([plugin_error(binned, draw(binned, size, rng)) for size in sizes])
     # Scaled, a share could pass 1.
-    return np.minimum(drawn * _unevenness(binned, statistic, rng), 1.0) if needs_signs else drawn
+    return np.minimum(drawn * _unevenness(binned, rng), 1.0) if needs_signs else drawn
 
 
 def p_value(observed: float, drawn: Floats) -> float:
@@ -207,8 +188,8 @@ def _by_signs(binned: Binned, size: int, rng: np.random.Generator) -> Floats:
     return _sum_pieces(binned, signs[:, binned.pieces.block] * binned.pieces.residual)
 
 
-def _unevenness(binned: Binned, statistic: Statistic, rng: np.random.Generator) -> float:
-    """Return the ratio of the statistic for redrawn labels to the statistic for signs of the same labels.
+def _unevenness(binned: Binned, rng: np.random.Generator) -> float:
+    """Return the ratio of the error for redrawn labels to the error for signs of the same labels.
 
     Rows of one block and one confidence get one label, as if they were the same answer: the most uneven case.
     """
@@ -216,9 +197,9 @@ def _unevenness(binned: Binned, statistic: Statistic, rng: np.random.Generator) 
     residuals = ((rng.random((draws, len(cells))) < cells.confidence) - cells.confidence) * cells.w
     of_pieces: Any = np.stack([np.bincount(pieces.of_cell, row, len(pieces.bin)) for row in residuals])
     signs = rng.integers(0, 2, (draws, binned.blocked.n_blocks)) * 2.0 - 1.0
-    by_labels = statistic(_sum_pieces(binned, of_pieces)).mean(axis=0)
-    by_signs = statistic(_sum_pieces(binned, np.asarray(signs[:, pieces.block] * of_pieces))).mean(axis=0)
-    return float(by_labels / by_signs) if np.ndim(by_labels) == 0 and by_signs > 0 else 1.0
+    by_labels = plugin_error(binned, _sum_pieces(binned, of_pieces)).mean()
+    by_signs = plugin_error(binned, _sum_pieces(binned, np.asarray(signs[:, pieces.block] * of_pieces))).mean()
+    return float(by_labels / by_signs) if by_signs > 0 else 1.0
 
 
 def _sum_pieces(binned: Binned, residuals: Floats) -> Floats:

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.metrics.binned import BinChoice, Binned, as_tally
+from qacal.metrics.binned import as_tally
 from qacal.parameters import is_number, shown
 from qacal.tally.arrays import ArrayLike, unit_values
 from qacal.tally.tally import Tally
 
 # Log loss cuts probabilities off here, as in scikit-learn: a wrong answer at 1.0 costs 36, not infinity.
 LOG_CUT = float(np.finfo(np.float64).eps)
-
-
-@dataclass(frozen=True)
-class BrierDecomposition:
-    """The Brier score and its parts: score = reliability - resolution + uncertainty + within.
-
-    reliability : squared calibration error (plug-in); 0 is perfect.
-    resolution : how far the accuracies of the bins are from the overall accuracy; higher is better.
-    uncertainty : the variance of the targets, which no confidence can change.
-    within : the loss by binning; 0 with one bin per distinct confidence.
-    """
-
-    score: float
-    reliability: float
-    resolution: float
-    uncertainty: float
-    within: float
 
 
 def brier_score(
@@ -45,31 +26,6 @@ def brier_score(
     p = cells.confidence
     # Rounding may leave a tiny negative number, which would be shown as -0.
     return max(float((cells.wtt - 2 * p * cells.wt + p * p * cells.w).sum() / cells.w.sum()), 0.0)
-
-
-def brier_decomposition(
-    y_true: ArrayLike | Tally,
-    y_prob: ArrayLike | None = None,
-    *,
-    sample_weight: ArrayLike | None = None,
-    bins: BinChoice = "outputs",
-) -> BrierDecomposition:
-    """Return the Brier score with its reliability, resolution and uncertainty.
-
-    >>> brier = brier_decomposition([1, 0, 0, 0], [0.9, 0.9, 0.1, 0.1])
-    >>> round(brier.score, 3), round(brier.reliability, 3), round(brier.resolution, 4), round(brier.uncertainty, 4)
-    (0.21, 0.085, 0.0625, 0.1875)
-    """
-    tally = as_tally(y_true, y_prob, sample_weight=sample_weight).pooled()
-    binned = Binned.of(tally, bins)
-    cells, total = binned.tally, binned.tally.w.sum()
-    score = brier_score(cells)
-    mean = binned.bins.sum(cells.wt) / binned.weight
-    reliability = float(((binned.residual / binned.weight) ** 2 * binned.weight).sum() / total)
-    resolution = float(((mean - cells.mean) ** 2 * binned.weight).sum() / total)
-    uncertainty = float(cells.wtt.sum() / total - cells.mean**2)
-    within = round(score - (reliability - resolution + uncertainty), 15)
-    return BrierDecomposition(score, reliability, resolution, uncertainty, within)
 
 
 def log_loss(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special
 
-from qacal.errors import InputError
 from qacal.guarantee import check_alpha
 from qacal.metrics.binned import by_confidence
 from qacal.tally.arrays import ArrayLike, Floats
@@ -116,9 +115,7 @@ class Doubt:
     text: str
 
 
-def doubt_of(
-    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, questions: int | None = None
-) -> Doubt | None:
+def doubt_of(y_true: ArrayLike, y_prob: ArrayLike, *, questions: int | None = None) -> Doubt | None:
     """Return what is suspicious about confidences and labels; None if nothing is, or the rows are too few to tell.
 
     - constant: all confidences are the same, in 50 rows or more: some LLMs state 0.9 for nearly everything.
@@ -139,13 +136,7 @@ def doubt_of(
     'opposite'
     >>> doubt_of([0, 1, 1], [0.9, 0.6, 0.7])
     """
-    if isinstance(y_true, Tally):
-        tally = y_true
-    elif y_prob is None:
-        raise InputError("y_prob is missing.")
-    else:  # Here an LLM that says 1 to everything and soft labels are no sign of a swap.
-        tally = Tally.of(y_prob, y_true)
-    tally = tally.pooled().without_blocks().without_ties()
+    tally = Tally.of(y_prob, y_true)
     if len(tally) == 1:
         value = f"all {tally.n:,} confidences are {tally.confidence[0]:g}"
         text = f"{value}, so they do not separate correct from wrong answers."

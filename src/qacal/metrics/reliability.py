@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.guarantee import binomial_interval, bounded_interval, check_alpha, mean_intervals
+from qacal.guarantee import check_alpha, mean_intervals
 from qacal.metrics.binned import BinChoice, Binned, as_tally, ordered
 from qacal.parameters import is_whole, shown
 from qacal.tally.arrays import ArrayLike, Floats
@@ -65,6 +66,7 @@ def bin_means(cells: Tally, bins: Bins, alpha: float) -> dict[str, Any]:
     return {"rows": rows.astype(np.int64), "confidence": confidence, "accuracy": accuracy, "low": low, "high": high}
 
 
+@dataclass(eq=False, repr=False)
 class ReliabilityDisplay:
     """The share of correct answers against the mean probability, bin by bin, with an exact interval for each bin.
 
@@ -79,29 +81,14 @@ class ReliabilityDisplay:
     line_, band_, ax_, figure_ : what :meth:`plot` drew, and where.
     """
 
-    line_: Any
-    band_: Any
-    ax_: Any
-    figure_: Any
-
-    def __init__(
-        self,
-        prob_true: Floats,
-        prob_pred: Floats,
-        y_prob: Floats,
-        *,
-        low: Floats | None = None,
-        high: Floats | None = None,
-        estimator_name: str | None = None,
-        pos_label: Any = None,
-    ) -> None:
-        self.prob_true = prob_true
-        self.prob_pred = prob_pred
-        self.y_prob = y_prob
-        self.low = low
-        self.high = high
-        self.estimator_name = estimator_name
-        self.pos_label = pos_label
+    prob_true: Floats
+    prob_pred: Floats
+    y_prob: Floats
+    _: KW_ONLY
+    low: Floats | None = None
+    high: Floats | None = None
+    estimator_name: str | None = None
+    pos_label: Any = None
 
     @classmethod
     def from_predictions(
@@ -139,15 +126,12 @@ class ReliabilityDisplay:
         edges = np.linspace(0.0, 1.0, n_bins + 1)
         edges = edges if strategy == "uniform" else np.percentile(p, edges * 100)
         of = np.searchsorted(edges[1:-1], p)
-        used, of = np.unique(of, return_inverse=True)
-        rows = np.bincount(of, minlength=len(used)).astype(np.float64)
-        correct = np.asarray(np.bincount(of, weights=right, minlength=len(used)), dtype=np.float64)
-        if np.isin(right, (0, 1)).all():
-            low, high = binomial_interval(correct, rows, alpha / 2)
-        else:
-            low, high = bounded_interval(np.clip(correct / rows, 0, 1), rows, alpha / 2)
-        predicted = np.bincount(of, weights=p, minlength=len(used)) / rows
-        display = cls(correct / rows, predicted, p, low=low, high=high, estimator_name=name, pos_label=label)
+        of = np.unique(of, return_inverse=True)[1]
+        rows, correct, squares, total = (
+            np.bincount(of, column).astype(np.float64) for column in (np.ones(len(p)), right, right * right, p)
+        )
+        low, high = mean_intervals(rows, rows, correct, squares, rows, alpha / 2, is_mixed=False)
+        display = cls(correct / rows, total / rows, p, low=low, high=high, estimator_name=name, pos_label=label)
         return display.plot(ax=ax, name=name, ref_line=ref_line, **kwargs)
 
     @classmethod

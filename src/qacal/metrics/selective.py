@@ -95,60 +95,26 @@ def risk_coverage_curve(
     return RiskCoverageCurve(accepted / accepted[-1], wrong / accepted, tally.confidence[::-1])
 
 
-@dataclass(frozen=True)
-class SelectiveRisk:
-    """The area under the risk-coverage curve.
-
-    aurc : the average risk over all coverages; lower is better.
-    excess : aurc minus the aurc of the best possible order of the same answers (E-AURC); 0 is perfect ranking. NaN for
-        soft targets: cells do not show their best order.
-    """
-
-    aurc: float
-    excess: float
-
-
 def aurc(
     y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Return the area under the risk-coverage curve: the share of wrong answers, averaged over coverages.
+    r"""Return the area under the risk-coverage curve: the mean over k of the risk among the k most confident rows.
 
-    >>> round(aurc([1, 0, 1], [0.9, 0.8, 0.7]), 3)
-    0.278
-    """
-    return selective_risk(y_true, y_prob, sample_weight=sample_weight).aurc
-
-
-def selective_risk(
-    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
-) -> SelectiveRisk:
-    r"""Return AURC and E-AURC: the mean over k of the risk among the k most confident rows.
-
-    Ties count with their expected value over all orders: a run of :math:`m` equal rows of risk :math:`r`, after
-    :math:`N` rows with :math:`E` wrong, adds :math:`\sum_{j=1}^m (E + jr)/(N + j)`, which is
+    Lower is better. Ties count with their expected value over all orders: a run of :math:`m` equal rows of risk
+    :math:`r`, after :math:`N` rows with :math:`E` wrong, adds :math:`\sum_{j=1}^m (E + jr)/(N + j)`, which is
     :math:`(E - Nr)(\psi(N+m+1) - \psi(N+1)) + mr` with the digamma function.
 
     Examples
     --------
-    >>> selective_risk([1, 0, 1], [0.9, 0.8, 0.7])
-    SelectiveRisk(aurc=0.277..., excess=0.166...)
-    >>> selective_risk([1, 0, 1], [0.8, 0.8, 0.8]).aurc  # no ranking: the overall risk
-    0.333...
+    >>> round(aurc([1, 0, 1], [0.9, 0.8, 0.7]), 3)
+    0.278
+    >>> round(aurc([1, 0, 1], [0.8, 0.8, 0.8]), 3)  # no ranking: the overall risk
+    0.333
     """
     tally = by_confidence(y_true, y_prob, sample_weight)
     # A mean weight of 1 makes weighted rows count like rows.
     scale = tally.n / tally.w.sum()
     rows, wrong = tally.w[::-1] * scale, (tally.w - tally.wt)[::-1] * scale
-    area = _area(rows, wrong)
-    if tally.is_soft:
-        return SelectiveRisk(area, float("nan"))
-    errors = wrong.sum()
-    best = _area(np.array([tally.n - errors, errors]), np.array([0.0, errors]))
-    return SelectiveRisk(area, max(area - best, 0.0))
-
-
-def _area(rows: Floats, wrong: Floats) -> float:
-    rows, wrong = rows[rows > 0], wrong[rows > 0]
     before = np.cumsum(rows) - rows
     wrong_before = np.cumsum(wrong) - wrong
     rate = wrong / rows

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource
-from qacal.records.reading import Batch, ReadAs, Reading, as_source, read
+from qacal.records.reading import Batch, Reading, as_source, read
 from qacal.records.table import Fault, Table, require_polars
 from qacal.tally.arrays import Floats
 
@@ -39,36 +40,18 @@ class BaseModel(ABC):
     @property
     @abstractmethod
     def _models(self) -> Mapping[Any, QACalibrator]:
-        """The models by their value of the column `by`; a single one by None."""
-
-    @property
-    @abstractmethod
-    def _needs(self) -> dict[str, Any]:
-        """The columns that rows must have beside a confidence, as arguments of :func:`qacal.records.reading.read`."""
-
-    @property
-    @abstractmethod
-    def _read_as(self) -> ReadAs:
-        """How the rows of the fit were read."""
+        """The fitted models by their value of the column `by`; a single one by None."""
 
     @abstractmethod
     def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
         """Yield each value of the column `by` with its model and its rows; rows without a model are faults."""
 
-    @abstractmethod
-    def _explain(
-        self,
-        batch: Batch,
-        *,
-        allow_other_source: AllowOtherSource = False,
-        uses_labels: bool = False,
-        progress: Progress | None = None,
-    ) -> tuple[Batch, pl.DataFrame]:
-        """Return the validated rows that have a model, and their evidence; rows without a model are faults."""
-
-    @abstractmethod
-    def _rows_to_warm_with(self) -> list[dict[str, Any]]:
-        """Return made-up rows with all columns that the model reads."""
+    @property
+    def _needs(self) -> dict[str, Any]:
+        """The columns that rows must have beside a confidence, as arguments of :func:`qacal.records.reading.read`."""
+        all_needs = [model.pipeline_.needs for model in self._models.values()]
+        names = dict.fromkeys(name for needs in all_needs for name in needs["confidences"])
+        return {"needs_text": any(needs["needs_text"] for needs in all_needs), "confidences": tuple(names)}
 
     def _reading(
         self,
@@ -82,7 +65,7 @@ class BaseModel(ABC):
 
         others : further arguments of :class:`~qacal.records.reading.Reading`.
         """
-        fit = self._read_as
+        fit = next(iter(self._models.values())).read_as_
         names: list[str] = []
         if fit.columns:
             # Faults are reported later, when all rows are read.
@@ -163,9 +146,11 @@ class BaseModel(ABC):
         """
         done = 0
         for batch in read(records, reading, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
-            usable, evidence = self._explain(
-                batch, allow_other_source=allow_other_source, uses_labels=needs_labels, progress=progress
-            )
+            parts = [
+                (part, model._evidence_frame(part, allow_other_source, uses_labels=needs_labels, progress=progress))
+                for _, model, part in self._parts(batch)
+            ]
+            usable, evidence = parts[0] if len(parts) == 1 else _joined(batch, parts)
             if len(usable) or keeps_bad:
                 yield usable, evidence
             done += len(batch)
@@ -175,7 +160,11 @@ class BaseModel(ABC):
         """Load packages and embedder by calibrating made-up rows, as objects and as frames."""
         import polars as pl
 
-        rows = self._rows_to_warm_with()
+        rows = [
+            {**model.pipeline_.values_seen(), "question": "Is it warm?", "answer": "Yes", "confidence": 0.5}
+            | ({} if self._by is None else {self._by: value})
+            for value, model in self._models.items()
+        ]
         forms = [rows, pl.DataFrame(rows)]
         if "pandas" in sys.modules:
             forms.append(sys.modules["pandas"].DataFrame(rows))
@@ -196,6 +185,19 @@ class BaseModel(ABC):
             records, reading, keeps_bad=True, allow_other_source=allow_other_source, progress=progress
         ):
             yield batch.with_evidence(evidence, prefix)
+
+
+def _joined(batch: Batch, parts: list[tuple[Batch, pl.DataFrame]]) -> tuple[Batch, pl.DataFrame]:
+    """Return the rows of all parts in the order of the batch, with their evidence."""
+    import polars as pl
+
+    require_polars()
+    if not parts:
+        none = batch.only(np.zeros(len(batch), dtype=bool))
+        return none, Evidence.of(none.confidence, none.confidence).to_polars()
+    places = np.concatenate([part.kept for part, _ in parts])
+    evidence = pl.concat([frame for _, frame in parts], how="vertical_relaxed")
+    return batch.only(np.isin(batch.kept, places)), evidence[np.argsort(places).tolist()]
 
 
 def _refuse_answer(fault: Fault) -> None:

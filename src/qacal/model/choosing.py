@@ -8,19 +8,14 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from qacal.errors import InputError, QacalWarning
+from qacal.guarantee import check_alpha
 from qacal.metrics.ranking import doubt_of
 from qacal.model.base import BaseModel, Progress
 from qacal.model.evaluating import collect
 from qacal.model.model import QACalibrator
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading
-from qacal.thresholds.certified import (
-    CertifiedThreshold,
-    as_reachable,
-    certified_threshold,
-    lower_targets,
-    target_accuracy,
-)
+from qacal.thresholds.certified import CertifiedThreshold, certified_threshold, lower_targets, target_accuracy
 from qacal.thresholds.costs import CheapestThreshold, cheapest_threshold
 
 Choice: TypeAlias = CertifiedThreshold | CheapestThreshold
@@ -30,28 +25,28 @@ Choice: TypeAlias = CertifiedThreshold | CheapestThreshold
 class Goal:
     """The goal of a threshold: a target accuracy, or the lowest cost.
 
-    accuracy, risk, wrong, abstain : pass accuracy, or risk, or both costs.
+    accuracy, wrong, abstain : pass accuracy, or both costs.
     alpha : the probability that the target is missed.
     per_group : a threshold for each of the model's groups, with alpha divided by their number.
     """
 
     accuracy: float | None = None
-    risk: float | None = None
     alpha: float = 0.1
     per_group: bool = False
     wrong: float | None = None
     abstain: float | None = None
 
     def __post_init__(self) -> None:
+        check_alpha(self.alpha)
         costs = [cost for cost in (self.wrong, self.abstain) if cost is not None]
+        if (self.accuracy is None and len(costs) < 2) or (self.accuracy is not None and costs):
+            raise InputError("give an accuracy (such as 0.9), or both costs (wrong and abstain) and no accuracy.")
         if not costs:
-            target_accuracy(self.accuracy, self.risk)
-        elif len(costs) == 1 or self.accuracy is not None or self.risk is not None:
-            raise InputError("give a target (accuracy or risk), or both costs (wrong and abstain) and no target.")
+            target_accuracy(self.accuracy)
         elif self.per_group:
             raise InputError(
                 "costs (wrong and abstain) give one threshold for all groups. Leave out --per-group (in Python: "
-                "per_group=True), or give a target (accuracy or risk) instead of the costs."
+                "per_group=True), or give an accuracy instead of the costs."
             )
 
 
@@ -89,8 +84,7 @@ def _choice(model: QACalibrator, rows: dict[str, Any], goal: Goal, where: str) -
     if doubt is not None and doubt.kind == "opposite":
         warnings.warn(f"{where}{doubt.text}", QacalWarning, stacklevel=2)
     if goal.wrong is not None and goal.abstain is not None:
-        costs = {"wrong": goal.wrong, "abstain": goal.abstain}
-        return cheapest_threshold(correct, calibrated, ids=ids, alpha=goal.alpha, **costs)
+        return cheapest_threshold(correct, calibrated, wrong=goal.wrong, abstain=goal.abstain, ids=ids)
     certify = partial(
         certified_threshold,
         correct,
@@ -100,9 +94,9 @@ def _choice(model: QACalibrator, rows: dict[str, Any], goal: Goal, where: str) -
         ids=ids,
         others=model.fit_record_.outlooks(),
     )
-    threshold = certify(accuracy=goal.accuracy, risk=goal.risk, alpha=goal.alpha)
+    threshold = certify(accuracy=target_accuracy(goal.accuracy), alpha=goal.alpha)
     if threshold.is_certified:
         return threshold
     lower = lower_targets(threshold.accuracy)
-    others = [certify(accuracy=target, alpha=goal.alpha / len(lower)) for target in lower]
-    return replace(threshold, reachable=tuple(map(as_reachable, others)))
+    others = tuple(certify(accuracy=target, alpha=goal.alpha / len(lower)) for target in lower)
+    return replace(threshold, reachable=others)

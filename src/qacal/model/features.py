@@ -78,7 +78,7 @@ class Feature:
             numbers[~((numbers >= limits[0]) & (numbers <= limits[1]))] = np.nan
             return {self.name: numbers}
         if self.kind == "logprobs":
-            columns = np.array([_token_numbers(_listed(value)) for value in values], dtype=np.float64).reshape(-1, 4).T
+            columns: Sequence[Floats] = np.array([_token_numbers(_listed(value)) for value in values], dtype=np.float64).reshape(-1, 4).T
         else:
             columns = _overlap([_joined(value) for value in values], questions, answers)
         return dict(zip(self.inputs, columns, strict=True))

@@ -16,18 +16,21 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.model.base import Progress
-from qacal.model.defaults import Defaults
+from qacal.model.defaults import cut_tree, default_pipeline, require_parameters, share_to_train
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline
 from qacal.model.samples import CalibratorSample, Overview, PartitionSample, ScoreSample, ids_of
+from qacal.partitions import EMBEDDING
 from qacal.records.provenance import require_comparable_ids, require_same_source
-from qacal.records.reading import Batch, Reading, read, rereadable
+from qacal.records.reading import Batch, ReadAs, Reading, read, rereadable
 from qacal.tally.arrays import Hashes
 from qacal.tally.ids import split as split_ids
 from qacal.tally.tally import Tally
+from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.fit_record import FitRecord, remembered
 
 if TYPE_CHECKING:
+    from qacal.model.model import QACalibrator
     from qacal.search import Tuned
 
 # One fold of the questions chooses depth and points per bin.
@@ -58,6 +61,14 @@ class FitInputs:
     prefix: str = ""
 
 
+@dataclass(frozen=True)
+class FittedFor:
+    """The value of the column `by` that a model of a set was fitted for."""
+
+    column: str
+    value: Any
+
+
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """The result of a fit.
@@ -68,7 +79,9 @@ class Fitted:
     origins : the values of each column that says where rows come from.
     groups : what is in each group, the largest first; computed when it is first read.
     fit_record : what the model stores about the rows.
+    read_as : how the records were read.
     overviews : of `records`, and of `certify_records` if there are any; empty for a loaded model.
+    decision_rule, fitted_for : set after the fit.
     """
 
     pipeline: Pipeline
@@ -77,7 +90,10 @@ class Fitted:
     origins: dict[str, list[Any]]
     groups: Iterable[GroupSummary]
     fit_record: FitRecord
+    read_as: ReadAs
     overviews: tuple[Overview, ...] = ()
+    decision_rule: DecisionRule | None = None
+    fitted_for: FittedFor | None = None
 
 
 @dataclass(frozen=True)
@@ -104,13 +120,13 @@ class Split:
         return batch.only(split_ids(batch.ids, (self.share, 1 - self.share), self.seed) == number)
 
 
-def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitted:
-    """Fit new parts to records."""
-    defaults.validate()
+def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fitted:
+    """Fit new parts, as the parameters of a model say, to records."""
+    require_parameters(model)
     has_certify_records = inputs.certify_records is not None
-    pipeline = defaults.pipeline(has_certify_records=has_certify_records)
+    pipeline = default_pipeline(model, has_certify_records=has_certify_records)
     if has_certify_records:
-        _require_something_to_learn(defaults, inputs, pipeline)
+        _require_something_to_learn(model, inputs, pipeline)
     records = rereadable(inputs.records, inputs.reading, needs_labels=True, **pipeline.needs)
     certify = records
     if has_certify_records:
@@ -121,9 +137,9 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
             pipeline.score.set_params(words=False)  # the records carry vectors, and no texts
         if pipeline.needs_vectors:
             pipeline.vectors.load()
-        split = _split(defaults, inputs, pipeline, overviews[0].rows)
+        split = _split(model, inputs, pipeline, overviews[0].rows)
         all_ids, group_ids = _train(pipeline, records, split, inputs, overviews[0], progress)
-        tunes = defaults.tune is not None and pipeline.score is None
+        tunes = model.tune is not None and pipeline.score is None
         rows = CalibratorSample(pipeline, _FOLDS * _BLOCKS if tunes else None)
         step = "certifying" if pipeline.calibrator.properties.is_certified else "calibrating"
         for batch in certify:
@@ -134,9 +150,9 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
                 progress(step, rows.count)
         tally = rows.tally()
         # With a score nothing is left to choose: the score was chosen on the training rows.
-        tuned = _tune(pipeline, tally, str(defaults.tune), progress) if tunes else None
+        tuned = _tune(pipeline, tally, str(model.tune), progress) if tunes else None
         if tuned is None:
-            defaults.cut_tree(pipeline, tally.n)
+            cut_tree(model, pipeline, tally.n)
         elif tuned.is_pooled:
             tally = tally.pooled()
         pipeline.calibrator.fit_tally(tally)
@@ -145,16 +161,17 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
         tuned=tuned,
         rows=tally.n,
         origins=overviews[-1].sources.known(),
-        groups=rows.summaries(tally, defaults.examples),
+        groups=rows.summaries(tally, model.examples),
         fit_record=_record(
             pipeline, tally, np.concatenate([all_ids, rows.ids()]), np.concatenate([one.texts for one in overviews])
         ),
+        read_as=ReadAs(dict(inputs.reading.columns), inputs.reading.percent, dict(inputs.reading.expressions)),
         overviews=overviews,
     )
 
 
-def _require_something_to_learn(defaults: Defaults, inputs: FitInputs, pipeline: Pipeline) -> None:
-    if defaults.output == "continuous":
+def _require_something_to_learn(model: QACalibrator, inputs: FitInputs, pipeline: Pipeline) -> None:
+    if model.output == "continuous":
         raise InputError("a continuous output certifies nothing; leave out --certify (in Python: certify_records).")
     if inputs.group_records is not None:
         raise InputError(
@@ -195,15 +212,15 @@ def _overview(records: Iterable[Batch]) -> Overview:
     return overview
 
 
-def _split(defaults: Defaults, inputs: FitInputs, pipeline: Pipeline, rows: int) -> Split:
+def _split(model: QACalibrator, inputs: FitInputs, pipeline: Pipeline, rows: int) -> Split:
     """Split the questions if the same records train and fit the calibrator."""
     has_score = pipeline.score is not None
     is_learned = has_score or (pipeline.needs_vectors and inputs.group_records is None)
     # A continuous score has no certificate, so no rows are held out.
-    trains_on_all = inputs.certify_records is not None or (defaults.output == "continuous" and has_score)
+    trains_on_all = inputs.certify_records is not None or (model.output == "continuous" and has_score)
     if not is_learned or trains_on_all:
-        return Split(None, defaults.seed)
-    return Split(defaults.share_to_train(rows, has_score=has_score), defaults.seed)
+        return Split(None, model.seed)
+    return Split(share_to_train(model, rows, has_score=has_score), model.seed)
 
 
 # 2. Train
@@ -225,12 +242,17 @@ def _train(
     partition = pipeline.partition if pipeline.uses_groups else None
     all_ids = group_ids = _NO_IDS
     if partition is not None and inputs.group_records is not None:
-        needs: dict[str, Any] = {"needs_confidence": partition.uses_labels, "reads_labels": partition.uses_labels}
-        rows = read(inputs.group_records, inputs.reading, needs_labels=False, needs_text=pipeline.needs_text, **needs)
+        rows = read(
+            inputs.group_records,
+            inputs.reading,
+            needs_labels=False,
+            needs_confidence=False,
+            needs_text=pipeline.needs_text,
+        )
         all_ids = _train_on(
             _with_ids(rows, overview), Split(None, 0), pipeline, PartitionSample(partition), None, progress
         )
-        group_ids = all_ids if pipeline.groups_need_vectors else _NO_IDS
+        group_ids = all_ids if EMBEDDING in partition._needs else _NO_IDS
         partition = None
     if partition is not None or pipeline.score is not None:
         groups = None if partition is None else PartitionSample(partition)
@@ -255,8 +277,7 @@ def _train_on(
     progress: Progress,
 ) -> Hashes:
     """Train on one part of the rows; return the ids of all of them."""
-    reads_vectors = groups is not None and pipeline.groups_need_vectors
-    reads_text = reads_vectors or (score is not None and pipeline.score is not None and pipeline.score.text)
+    needs_vectors = (groups is not None and groups.reads_vectors) or (score is not None and score.reads_vectors)
     ids = [_NO_IDS]
     for batch in records:
         ids.append(ids_of(batch))
@@ -265,8 +286,8 @@ def _train_on(
         part = split.for_training(batch)
         if not len(part):
             continue
-        vectors = pipeline.vectors.of(part) if reads_text else None
-        if groups is not None and reads_vectors:
+        vectors = pipeline.vectors.of(part) if needs_vectors else None
+        if groups is not None and groups.reads_vectors:
             groups.add_vectors(part, vectors)
             progress("making groups", groups.count)
         if score is not None:

@@ -12,12 +12,12 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
+from qacal.parameters import MOST, Between
 from qacal.records.table import require_polars
-from qacal.storage import require, require_between
 from qacal.tally.arrays import Floats, Hashes
 from qacal.tally.tally import Tally
 
@@ -46,20 +46,14 @@ class GroupSummary:
     """
 
     group: Any
-    rows: int
-    accuracy: float
-    confidence: float
+    rows: Annotated[int, Between(0, MOST)]
+    accuracy: Annotated[float, Between(0, 1)]
+    confidence: Annotated[float, Between(0, 1)]
     words: tuple[str, ...]
     examples: tuple[dict[str, Any], ...]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
-
-    def validate(self) -> None:
-        """Raise for values that :class:`Summaries` cannot have made; they may come from a file."""
-        shares = np.array([self.accuracy, self.confidence])
-        require(self.rows >= 0, f"a group has {self.rows} rows; expected 0 or more.")
-        require_between(0, 1, shares=shares)
 
 
 class Sampler:

@@ -6,7 +6,7 @@ fitted in `fitting.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -21,8 +21,8 @@ from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
 from qacal.metrics.proper_scores import log_loss
 from qacal.model.base import BaseModel, Progress, no_progress
-from qacal.model.defaults import Defaults, Output
-from qacal.model.fitting import FitInputs, Fitted, fit_model
+from qacal.model.defaults import Output
+from qacal.model.fitting import FitInputs, Fitted, FittedFor, fit_model
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline
 from qacal.model.samples import Overview
@@ -60,8 +60,7 @@ class QACalibrator(HasParameters, BaseModel):
         "hf:ID", or "column:NAME" for vectors that the records carry.
     partition : assigns groups from vectors or columns. By default a :class:`~qacal.BisectingTree`, of depth 4 with a
         score and 6 without; calibrators that count points per bin use the deepest level at which groups have rows for
-        four bins. Choose :class:`~qacal.Column` if a column has the kind of question;
-        :class:`~qacal.partitions.LearnedTree` to learn from labels where the LLM is miscalibrated.
+        four bins. Choose :class:`~qacal.Column` if a column has the kind of question.
     calibrator : turns scores into probabilities. By default :class:`~qacal.StepBinning`, which keeps the
         score within its interval; :class:`~qacal.TreeBinning` if groups are columns and no text is read. Any other
         calibrator corrects the confidence in each group, as in the paper, unless you pass a `learned_score`.
@@ -106,13 +105,13 @@ class QACalibrator(HasParameters, BaseModel):
     fit_record_: FitRecord
     overviews_: tuple[Overview, ...]
     decision_rule_: DecisionRule | None
-    fitted_for_: dict[str, Any] | None
+    fitted_for_: FittedFor | None
     read_as_: ReadAs
 
     def __init__(
         self,
         embedder: str | Embedder = "static",
-        partition: Partition | str | Callable[..., Any] | None = None,
+        partition: Partition | str | None = None,
         calibrator: Calibrator | None = None,
         *,
         learned_score: LearnedScore | Literal["auto"] | None = "auto",
@@ -156,9 +155,8 @@ class QACalibrator(HasParameters, BaseModel):
         records : a path (Parquet, JSONL, CSV), a pandas, polars or Arrow table, or a list of objects. They need
             `correct`. `id` keeps the rows of one question together; without `id`, the question's text does.
         y : always None; scikit-learn passes it. Labels are the column `correct` of the records.
-        group_records : make the groups from these rows. Without a score, the calibrator is then fitted on all of
-            `records`. They need `correct` only if groups are learned from labels
-            (:class:`~qacal.partitions.LearnedTree`).
+        group_records : make the groups from these rows, which need no `correct`. Without a score, the calibrator is
+            then fitted on all of `records`.
         certify_records : compute the intervals on these rows, and train groups and score on all of `records`: for
             labels by a judge in `records` and by people here. The intervals are then about people's labels alone.
         columns : the names of columns that are called something else: ``{"confidence": "score"}``.
@@ -176,11 +174,9 @@ class QACalibrator(HasParameters, BaseModel):
 
     def _fit_inputs(self, inputs: FitInputs, progress: Progress | None = None) -> Self:
         """Fit as :meth:`fit` does, with all inputs in one object."""
-        self._set_fitted(fit_model(Defaults(**self.get_params(deep=False)), inputs, progress or no_progress))
-        self.read_as_ = ReadAs(dict(inputs.reading.columns), inputs.reading.percent, dict(inputs.reading.expressions))
-        return self
+        return self._set_fitted(fit_model(self, inputs, progress or no_progress))
 
-    def _set_fitted(self, fitted: Fitted, decision_rule: DecisionRule | None = None) -> Self:
+    def _set_fitted(self, fitted: Fitted) -> Self:
         """Set the attributes of a fitted or a loaded model."""
         self.pipeline_ = fitted.pipeline
         self.tuned_ = fitted.tuned
@@ -188,10 +184,10 @@ class QACalibrator(HasParameters, BaseModel):
         self.origins_ = fitted.origins
         self.groups_ = fitted.groups
         self.fit_record_ = fitted.fit_record
+        self.read_as_ = fitted.read_as
         self.overviews_ = fitted.overviews
-        self.decision_rule_ = decision_rule
-        self.fitted_for_ = None
-        self.read_as_ = ReadAs()
+        self.decision_rule_ = fitted.decision_rule
+        self.fitted_for_ = fitted.fitted_for
         return self
 
     @property
@@ -209,37 +205,24 @@ class QACalibrator(HasParameters, BaseModel):
 
     @property
     def _models(self) -> dict[Any, QACalibrator]:
+        self._require_fitted()
         return {None: self}
-
-    @property
-    def _needs(self) -> dict[str, Any]:
-        self._require_fitted()
-        return self.pipeline_.needs
-
-    @property
-    def _read_as(self) -> ReadAs:
-        self._require_fitted()
-        return self.read_as_
-
-    # Calibrating
 
     def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
         yield None, self, batch
 
-    def _explain(
-        self,
-        batch: Batch,
-        *,
-        allow_other_source: AllowOtherSource = False,
-        uses_labels: bool = False,
-        progress: Progress | None = None,
-    ) -> tuple[Batch, pl.DataFrame]:
+    # Calibrating
+
+    def _evidence_frame(
+        self, batch: Batch, allow_other_source: AllowOtherSource, *, uses_labels: bool, progress: Progress | None
+    ) -> pl.DataFrame:
+        """Return the evidence of validated rows."""
         if not len(batch):
-            return batch, Evidence.of(batch.confidence, batch.confidence).to_polars()
+            return Evidence.of(batch.confidence, batch.confidence).to_polars()
         require_known_origin(batch, self.origins_, allow_other_source, uses_labels=uses_labels)
         with self.pipeline_.vectors.telling(progress):
             rows = self.pipeline_.rows(batch)
-        return batch, self._evidence(rows, batch.confidence).to_polars()
+        return self._evidence(rows, batch.confidence).to_polars()
 
     def _evidence_of_arrays(
         self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None
@@ -249,7 +232,7 @@ class QACalibrator(HasParameters, BaseModel):
         return self._evidence(self.pipeline_.rows_from_arrays(stated, groups, vectors, ids), stated)
 
     def _evidence(self, rows: Rows, stated: Floats) -> Evidence:
-        evidence = replace(self.calibrator_._fitted_maps().explain(rows), confidence=stated)
+        evidence = replace(self.pipeline_.calibrator.maps_.explain(rows), confidence=stated)
         return evidence if self.decision_rule_ is None else self.decision_rule_.decide(evidence)
 
     def predict(self, records: Any, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None) -> Floats:
@@ -283,9 +266,6 @@ class QACalibrator(HasParameters, BaseModel):
         self._require_fitted()
         return list(self.groups_)
 
-    def _rows_to_warm_with(self) -> list[dict[str, Any]]:
-        return [{**self.pipeline_.values_seen(), "question": "Is it warm?", "answer": "Yes", "confidence": 0.5}]
-
     # Thresholds
 
     def choose_threshold(
@@ -293,7 +273,6 @@ class QACalibrator(HasParameters, BaseModel):
         records: Any,
         *,
         accuracy: float | None = None,
-        risk: float | None = None,
         alpha: float = 0.1,
         per_group: bool = False,
         wrong: float | None = None,
@@ -308,7 +287,7 @@ class QACalibrator(HasParameters, BaseModel):
     ) -> CertifiedThreshold | CheapestThreshold:
         """Return the threshold above which to accept answers, from labelled records that were not in the fit.
 
-        accuracy, risk, alpha : the lowest threshold at which accepted answers have this accuracy, with probability
+        accuracy, alpha : the lowest threshold at which accepted answers have this accuracy, with probability
             1 - alpha; see :func:`qacal.certified_threshold`.
         per_group : one threshold for each group of the model.
         wrong, abstain : the two costs, for the cheapest threshold instead; see :func:`qacal.cheapest_threshold`.
@@ -335,7 +314,7 @@ class QACalibrator(HasParameters, BaseModel):
         from qacal.model.choosing import Goal, choices
 
         self._require_fitted()
-        goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
+        goal = Goal(accuracy, alpha, per_group, wrong, abstain)
         reading = self._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
         return choices(self, records, reading, goal, allow_other_source=allow_other_source, progress=progress)[None]
 
@@ -371,9 +350,12 @@ class QACalibrator(HasParameters, BaseModel):
     @classmethod
     def load(cls, path: str | Path, *, embedder: str | Embedder | None = None, warm: bool = False) -> QACalibrator:
         """Return a saved model; see :func:`qacal.load`."""
-        from qacal.model.saved import load
+        from qacal.model.saved import load_model
 
-        return load(path, embedder=embedder, warm=warm)
+        model = load_model(path, embedder)
+        if warm:
+            model._warm()
+        return model
 
     def _repr_html_(self) -> str:
         """Return what `qacal fit` prints, for notebooks."""

@@ -6,27 +6,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from qacal import storage
-from qacal.embedders import Embedder
-from qacal.errors import ArtifactError, InputError
-from qacal.model import saved
+from qacal.errors import InputError
 from qacal.model.base import BaseModel, Progress
-from qacal.model.fitting import FitInputs
+from qacal.model.fitting import FitInputs, FittedFor
 from qacal.model.model import QACalibrator
 from qacal.records.columns import listed
 from qacal.records.files import OnFault, refuse
-from qacal.records.provenance import AllowOtherSource
-from qacal.records.reading import Batch, ReadAs, Reading, Source, as_source, tables_of
-from qacal.records.table import Table, joined, require_polars
-from qacal.storage import MODEL_SET, require
+from qacal.records.reading import Batch, Reading, Source, as_source, tables_of
+from qacal.records.table import Table, joined
 from qacal.tally.arrays import Bools, is_missing
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # Rows in memory at once while models are fitted: about half a gigabyte with 2,000 characters each.
 _MOST_ROWS = 200_000
@@ -42,65 +34,22 @@ class ModelSet(BaseModel):
         self._by: str = by
         self.models = models
         for value, model in models.items():
-            model.fitted_for_ = {"column": by, "value": value}
+            model.fitted_for_ = FittedFor(by, value)
 
     @property
     def _models(self) -> dict[Any, QACalibrator]:
         return self.models
 
-    @property
-    def _read_as(self) -> ReadAs:
-        return next(iter(self.models.values()))._read_as
-
-    @property
-    def _needs(self) -> dict[str, Any]:
-        all_needs = [model._needs for model in self.models.values()]
-        names = dict.fromkeys(name for needs in all_needs for name in needs["confidences"])
-        return {"needs_text": any(needs["needs_text"] for needs in all_needs), "confidences": tuple(names)}
-
-    def _with_model(self, batch: Batch) -> Batch:
-        """Return the rows that have a model; the others are faults."""
+    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
         values = batch.listed(self._by)
         has_model = np.array([isinstance(value, str | int) and value in self.models for value in values], dtype=bool)
         names = ", ".join(map(str, self.models))
         for row in np.flatnonzero(~has_model).tolist():
             problem = f"{self._by} is {values[row]!r}, and there are models for {names}. Fit one for it."
             batch.reading.on_fault(batch.table.fault(row, problem, f"{self._by} without a model"))
-        return batch.only(has_model)
-
-    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
-        usable = self._with_model(batch)
-        for value, rows in rows_by(usable.listed(self._by)).items():
-            yield value, self.models[value], usable.only(mask(rows, len(usable)))
-
-    def _explain(
-        self,
-        batch: Batch,
-        *,
-        allow_other_source: AllowOtherSource = False,
-        uses_labels: bool = False,
-        progress: Progress | None = None,
-    ) -> tuple[Batch, pl.DataFrame]:
-        import polars as pl
-
-        require_polars()
-        batch = self._with_model(batch)
-        if not len(batch):
-            return next(iter(self.models.values()))._explain(batch)
-        parts = []
-        for value, rows in rows_by(batch.listed(self._by)).items():
-            _, evidence = self.models[value]._explain(
-                batch.only(mask(rows, len(batch))),
-                allow_other_source=allow_other_source,
-                uses_labels=uses_labels,
-                progress=progress,
-            )
-            parts.append(evidence.with_columns(place=pl.Series(rows)))
-        return batch, pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
-
-    def _rows_to_warm_with(self) -> list[dict[str, Any]]:
-        each = self.models.items()
-        return [row | {self._by: value} for value, model in each for row in model._rows_to_warm_with()]
+        for value, rows in rows_by(values).items():
+            if has_model[rows[0]]:
+                yield value, self.models[value], batch.only(mask(rows, len(batch)))
 
     def set_threshold(self, threshold: float | None) -> None:
         """Set one threshold for all models; see :meth:`QACalibrator.set_threshold`."""
@@ -109,23 +58,9 @@ class ModelSet(BaseModel):
 
     def save(self, path: str | Path) -> None:
         """Write the models as folders within one folder, which is complete or absent."""
-        parts = [model.save for model in self.models.values()]
-        storage.save(path, _Index(self._by, tuple(self.models)), document=MODEL_SET, parts=parts)
+        from qacal.model.saved import save_set
 
-
-@dataclass(frozen=True)
-class _Index:
-    """What a saved set has beside its models.
-
-    values : the values of the column `by`, in the order of the models.
-    """
-
-    by: str
-    values: tuple[Any, ...]
-
-    def validate(self) -> None:
-        are_names = all(isinstance(value, str | int) for value in self.values)
-        require(are_names and len({*self.values}) == len(self.values), "the values of a set of models must differ.")
+        save_set(self, path)
 
 
 def rows_by(values: Iterable[Any]) -> dict[Any, list[int]]:
@@ -240,54 +175,3 @@ def _counts(source: Source, reading: Reading, by: str) -> list[tuple[Any, int]]:
     if not counts:
         raise InputError("there are no rows to fit on: the records are empty.")
     return sorted(counts.items(), key=lambda item: str(item[0]))
-
-
-def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool = False) -> QACalibrator | ModelSet:
-    """Return the model that was saved at `path`, without running code from it; raise for a damaged or newer one.
-
-    For a set (`qacal fit --by`), return a :class:`ModelSet`: each row goes to the model of its LLM. `models` has them.
-
-    embedder : the embedder of the fit, if it is not "static", "minilm" or "column:NAME". Others ("hf:ID", "onnx:DIR",
-        your own) are loaded only if you name them here, and never because the model names them.
-    warm : load the embedder and all packages now, so that the first row takes milliseconds.
-    """
-    if not (Path(path) / MODEL_SET).is_file():
-        return saved.load(path, embedder=embedder, warm=warm)
-
-    def made(index: _Index, folders: list[Path]) -> ModelSet:
-        models = {}
-        for value, folder in _named(index, folders).items():
-            models[value] = saved.load(folder, embedder=embedder)
-            _require_fitted_for(models[value], index.by, value, folder)
-        return ModelSet(index.by, models)
-
-    models: ModelSet = storage.load(path, _Index, document=MODEL_SET, made=made)
-    if warm:
-        models._warm()
-    return models
-
-
-def _named(index: _Index, folders: list[Path]) -> dict[Any, Path]:
-    if not len(index.values) == len(folders) > 0:
-        raise ArtifactError(f"{MODEL_SET} names {len(index.values)} models in {len(folders)} folders; copy them again.")
-    return dict(zip(index.values, folders, strict=True))
-
-
-def _require_fitted_for(model: QACalibrator, by: str, value: Any, folder: Path) -> None:
-    """Refuse a model of another value than the index names: its numbers would be another LLM's."""
-    actual = model.fitted_for_ or {"column": "no column", "value": ""}
-    if actual != {"column": by, "value": value}:
-        raise ArtifactError(
-            f"{folder} holds the model of {actual['column']} {actual['value']}, and {MODEL_SET} names it as the model "
-            f"of {by} {value}: names or folders were exchanged. Copy the models again, or refit."
-        )
-
-
-def load_one(path: str | Path) -> QACalibrator:
-    """Return the single model that was saved at `path`; for a set, raise and name its models."""
-    model = load(path)
-    if isinstance(model, ModelSet):
-        folders = storage.load(path, _Index, document=MODEL_SET, made=_named)
-        each = ", ".join(f"{folder} ({value})" for value, folder in folders.items())
-        raise InputError(f"{path} holds one model for each {model._by}; name one of them: {each}.")
-    return model

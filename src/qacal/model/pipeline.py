@@ -11,7 +11,7 @@ and score are only embedded (`fitting.py`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -30,34 +30,37 @@ from qacal.records.reading import Batch
 from qacal.tally.arrays import ArrayLike, Floats
 from qacal.tally.groups import Paths, as_grouping
 
-# Built-in embedders that a model in this process uses. The key has the process: a fork does not copy their threads.
-_BUILT_IN = ("static", "minilm")
+BUILT_IN = ("static", "minilm")
+# The built-in embedders that models in this process use. The key has the process: a fork does not copy their threads.
 _in_use: WeakValueDictionary[tuple[str, int], Embedder] = WeakValueDictionary()
 
 
 class ForeignName(str):
     """The name of an embedder that comes from a saved model, not from the user.
 
-    The author of the model may have chosen any repository or path, so nothing is loaded by such a name. Built-in
-    embedders and vectors in a column are not foreign.
+    The author of the model may have chosen any repository or path, so nothing is loaded by such a name.
     """
 
     __slots__ = ()
 
-    @classmethod
-    def unless_known(cls, name: str) -> str:
-        """Return the name itself if it may be loaded, else a foreign name."""
-        return name if name in _BUILT_IN or name.startswith("column:") else cls(name)
+
+@dataclass(frozen=True)
+class EmbedderId:
+    """What a saved model knows of its embedder."""
+
+    name: str
+    dim: int | None
+    digest: str
 
 
 class RowVectors:
     """The vectors of rows, by an embedder that is loaded when it is first needed.
 
     embedder : the embedder, or its name.
-    expected : the name, dimension and digest of the embedder in a saved model; any other embedder is refused.
+    expected : the embedder of a saved model; any other one is refused.
     """
 
-    def __init__(self, embedder: str | Embedder, expected: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, embedder: str | Embedder, expected: EmbedderId | None = None) -> None:
         self._embedder = embedder
         self._expected = expected
         self._loaded: Embedder | None = None
@@ -96,7 +99,7 @@ class RowVectors:
                     "(in Python: qacal.load(path, embedder=...))."
                 )
             loaded = _shared(self._embedder)
-            if self._expected is not None and loaded.digest != self._expected.get("digest"):
+            if self._expected is not None and loaded.digest != self._expected.digest:
                 raise InputError(
                     f"the embedder {loaded.name!r} is not the one that the model was fitted with (its weights, "
                     "tokenizer or settings differ), and would put rows into other groups. Install that one, or refit."
@@ -104,17 +107,17 @@ class RowVectors:
             self._loaded = loaded
         return self._loaded
 
-    def described(self) -> dict[str, Any]:
-        """Return the name, dimension and digest of the embedder; those of a saved model without loading it."""
+    def described(self) -> EmbedderId:
+        """Return what is saved of the embedder; that of a saved model without loading it."""
         if self._loaded is None and self._expected is not None:
-            return dict(self._expected)
+            return self._expected
         loaded = self.load()
-        return {"name": loaded.name, "dim": loaded.dim, "digest": loaded.digest}
+        return EmbedderId(loaded.name, loaded.dim, loaded.digest)
 
 
 def _shared(name: str | Embedder) -> Embedder:
     """Return an embedder; models share the built-in ones, so that a set of models loads the weights once."""
-    if name not in _BUILT_IN:
+    if name not in BUILT_IN:
         return embedder(name)
     key = str(name), os.getpid()
     loaded = _in_use.get(key)
@@ -185,14 +188,10 @@ class Pipeline:
         return self.calibrator.properties.uses_groups
 
     @property
-    def groups_need_vectors(self) -> bool:
-        """Whether groups are made from vectors."""
-        return self.uses_groups and EMBEDDING in self.partition._needs
-
-    @property
     def needs_vectors(self) -> bool:
         """Whether groups or score read vectors."""
-        return self.groups_need_vectors or (self.score is not None and self.score.text)
+        is_grouped_by_them = self.uses_groups and EMBEDDING in self.partition._needs
+        return is_grouped_by_them or (self.score is not None and self.score.text)
 
     @property
     def needs_text(self) -> bool:
@@ -245,7 +244,7 @@ class Pipeline:
         is_number = {*self.score.numbers}
         for name in self.score.columns_used:
             inputs[name] = batch.numbers(name) if name in is_number else batch.listed(name)
-        inputs |= {name: batch.partial(name) for name in self.score.confidences}
+        inputs |= {name: batch.numbers(name, 1.0) for name in self.score.confidences}
         if self.score.reads_words:
             inputs |= {"question": batch.question or [], "answer": batch.answer or []}
         return self.score.predict(inputs), groups

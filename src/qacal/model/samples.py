@@ -94,22 +94,22 @@ class Overview:
 def _is_confidence(batch: Batch, name: str) -> bool:
     """Return whether a column has numbers, all of them in [0, 1]; some rows may have none."""
     try:
-        return bool((batch.partial(name) >= 0).any())
+        return bool((batch.numbers(name, 1.0) >= 0).any())
     except InputError:
         return False
 
 
 class PartitionSample:
-    """Rows that train a partition: a sample of vectors, with labels if it uses them, and the columns of all rows.
+    """Rows that train a partition: a sample of vectors, and the columns of all rows.
 
     Groups that are columns are not learned, so they come from all rows and need no split.
     """
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
+        self.reads_vectors = EMBEDDING in partition._needs
         self._columns: dict[str, list[Any]] = {name: [] for name in partition._needs if name != EMBEDDING}
         self._vectors = HashSample(partition._rows_wanted)
-        self._labels = HashSample(partition._rows_wanted)
         self.count = 0
 
     def add_columns(self, batch: Batch) -> None:
@@ -118,26 +118,15 @@ class PartitionSample:
 
     def add_vectors(self, batch: Batch, vectors: Any) -> None:
         self._vectors.add(ids_of(batch), vectors)
-        if self._partition.uses_labels:
-            if batch.correct is None or not (batch.correct >= 0).all():
-                raise InputError(
-                    f"{batch.table.origin}: {self._partition!r} learns groups from labels, and the rows of "
-                    "--group-rows (in Python: group_records) have no `correct`. Label them, or make groups that need "
-                    "no labels: bisecting:6."
-                )
-            # The same ids in the same order: the two samples are of the same rows.
-            self._labels.add(ids_of(batch), np.column_stack([batch.confidence, batch.correct]))
         self.count += len(batch)
 
     def fit(self) -> None:
         """Train the partition."""
         inputs: dict[str, Any] = dict(self._columns)
-        if EMBEDDING in self._partition._needs:
+        if self.reads_vectors:
             if not self.count:
                 raise InputError(f"no row is left to make groups from; {_LARGER_SHARE}")
             inputs[EMBEDDING] = self._vectors.rows()
-            if self._partition.uses_labels:
-                inputs["confidence"], inputs["correct"] = self._labels.rows().T
         self._partition._fit_rows(inputs)
 
 
@@ -146,6 +135,7 @@ class ScoreSample:
 
     def __init__(self, score: LearnedScore) -> None:
         self._score = score
+        self.reads_vectors = score.text
         # All samples are of the same rows: the same ids are added to each in the same order.
         self._ids, self._numbers, self._vectors, self._texts = (HashSample(_MOST_SCORE_ROWS) for _ in range(4))
         self._known: dict[str, dict[Any, int]] = {name: {} for name in score.columns}
@@ -154,13 +144,13 @@ class ScoreSample:
     def add(self, batch: Batch, vectors: Any) -> None:
         """Take more labelled rows."""
         numbers = [batch.confidence, np.asarray(batch.correct)]
-        numbers += [batch.partial(name) for name in self._score.confidences]
+        numbers += [batch.numbers(name, 1.0) for name in self._score.confidences]
         numbers += [batch.numbers(name) for name in self._score.numbers]
         numbers += [_codes(as_labels(batch.listed(name), name).tolist(), known) for name, known in self._known.items()]
         ids = ids_of(batch)
         self._ids.add(ids, ids)
         self._numbers.add(ids, np.column_stack(numbers))
-        if self._score.text:
+        if self.reads_vectors:
             self._vectors.add(ids, vectors)
         if self._score.text and self._score.words:
             self._texts.add(
@@ -189,7 +179,7 @@ class ScoreSample:
         for (name, known), codes in zip(self._known.items(), others[split:], strict=True):
             labels = list(known)
             inputs[name] = [labels[code] for code in codes.astype(np.int64).tolist()]
-        if self._score.text:
+        if self.reads_vectors:
             inputs[EMBEDDING] = self._vectors.rows()
         if self._score.text and self._score.words:
             inputs |= dict(zip(("question", "answer"), self._texts.rows().T.tolist(), strict=True))

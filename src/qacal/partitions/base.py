@@ -5,14 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError, NotFittedError
-from qacal.parameters import MOST, HasParameters, is_whole, shown
-from qacal.storage import require, require_between, require_columns
+from qacal.parameters import HasParameters, is_whole, require, shown
 from qacal.tally.arrays import ArrayLike, Ints
 from qacal.tally.groups import MAX_DEPTH, Paths, as_grouping
 from qacal.tally.ids import mix
@@ -20,9 +19,6 @@ from qacal.tally.vectors import as_vectors
 
 EMBEDDING = "embedding"
 """The name of the column of vectors among the inputs of a partition."""
-
-Plain: TypeAlias = dict[str, Any]
-"""JSON: text, numbers, booleans, None, lists and dictionaries of these."""
 
 ROUNDING = 2.0**-40
 """Thresholds are put this far above a sum of products, as a share of the longest vector.
@@ -38,25 +34,16 @@ _MOST_ROWS = 20_000
 class Partition(HasParameters, ABC):
     r"""Group rows: the paper's :math:`\beta`, or for vectors its second half :math:`\beta_{bin}`.
 
-    A subclass names its `kind` and stores everything that it learns in one frozen object `fitted_`. Assigning changes
-    nothing and needs only numpy.
+    A subclass stores everything that it learns in one frozen object `fitted_`. Assigning changes nothing and needs only
+    numpy.
     """
 
-    kind: ClassVar[str]
     fitted_: Any
 
     @property
     def _needs(self) -> tuple[str, ...]:
         """The columns that it reads; `EMBEDDING` stands for the vectors."""
         return (EMBEDDING,)
-
-    @property
-    def uses_labels(self) -> bool:
-        """True if groups are learned from labels; then a fit reads the columns `confidence` and `correct` too.
-
-        The rows of such a fit must not be used for calibration.
-        """
-        return False
 
     @property
     def _rows_wanted(self) -> int:
@@ -83,21 +70,6 @@ class Partition(HasParameters, ABC):
         """Return `_groups` of columns by name."""
         return self._groups(column_of(inputs, self._needs[0], self))
 
-    @abstractmethod
-    def describe(self) -> Plain:
-        """Return a description: the kind, parameters, number of groups, and how it splits."""
-
-    def _parameters(self) -> Plain:
-        """Return the hyperparameters as JSON."""
-        params = self.get_params(deep=False).items()
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in params}
-
-    def validate(self) -> None:
-        """Raise `InputError` unless a fit with these parameters can have made `fitted_`, which may come from a file."""
-        self._require_fitted()
-        self._require_parameters()
-        self.fitted_.validate()
-
     def _require_parameters(self) -> None:
         """Raise `InputError` if a parameter is not valid."""
 
@@ -114,7 +86,7 @@ class Tree(Partition):
     """A partition with the leaves of a binary tree of one depth as groups.
 
     `fitted_` has the attributes `sizes` (the training rows in each leaf), `depth` and `width` (of a vector), and the
-    methods `paths`, `levels` and `validate`.
+    methods `paths`.
     """
 
     max_depth: int
@@ -136,39 +108,17 @@ class Tree(Partition):
         return as_grouping(paths, len(paths)).leaves()
 
     def _groups(self, Z: ArrayLike) -> Paths:
-        """Return :meth:`paths`, which calibrators roll up to any depth."""
         return self.paths(Z)
 
-    def describe(self) -> Plain:
-        """Return the parameters, the number of leaves with training rows, their sizes, and how each level splits."""
-        self._require_fitted()
-        sizes = self.fitted_.sizes
-        return {
-            "kind": self.kind,
-            "parameters": self._parameters(),
-            "depth": self.fitted_.depth,
-            "n_groups": int((sizes > 0).sum()),
-            "rows": int(sizes.sum()),
-            "smallest": int(sizes.min()),
-            "largest": int(sizes.max()),
-            "levels": self.fitted_.levels(),
-        }
-
-    def validate(self) -> None:
-        super().validate()
-        depth = self.fitted_.depth
-        require(depth == self.max_depth, f"max_depth is {self.max_depth}, and the tree has {depth} levels; fit again.")
+    def _validate(self) -> None:
+        """Raise `InputError` unless a fit with these parameters can have made `fitted_`, which may come from a file."""
+        depth, leaves = self.fitted_.depth, len(self.fitted_.sizes)
+        is_same = depth == self.max_depth <= MAX_DEPTH and leaves == 2**depth
+        require(is_same, f"max_depth is {self.max_depth}, and the tree has {depth} levels, {leaves} leaves; fit again.")
 
     def _require_parameters(self) -> None:
         if not is_whole(self.max_depth, 0, MAX_DEPTH):
             raise InputError(f"max_depth is {shown(self.max_depth)}; expected a whole number from 0 to {MAX_DEPTH}.")
-
-
-def require_leaves(sizes: Ints, depth: int) -> None:
-    """Raise unless there is one size for each leaf of a tree of this depth."""
-    require(0 <= depth <= MAX_DEPTH, f"the tree has {depth} levels; expected 0 to {MAX_DEPTH}.")
-    require_columns(2**depth, sizes=sizes)
-    require_between(0, MOST, sizes=sizes)
 
 
 def column_of(inputs: Mapping[str, ArrayLike], name: str, reader: object) -> ArrayLike:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.partitions.base import ROUNDING, Plain, Tree, one_thread, require_leaves, start_of
-from qacal.storage import require, require_between, require_columns, require_moderate
+from qacal.parameters import MODERATE, MOST, Axes, Between, require
+from qacal.partitions.base import ROUNDING, Tree, one_thread, start_of
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.groups import Paths
 from qacal.tally.ids import check_seed
@@ -35,9 +35,9 @@ class Bisections:
     sizes : the number of training rows in each leaf.
     """
 
-    directions: Floats
-    offsets: Floats
-    sizes: Ints
+    directions: Annotated[Floats, Axes("nodes", "width"), Between(-1.01, 1.01)]
+    offsets: Annotated[Floats, Axes("nodes"), MODERATE]
+    sizes: Annotated[Ints, Axes("leaves"), Between(0, MOST)]
 
     @property
     def depth(self) -> int:
@@ -60,18 +60,9 @@ class Bisections:
             path[rows] = node - (2**self.depth - 1)
         return Paths(path, np.full(len(Z), self.depth + 1), self.depth)
 
-    def levels(self) -> list[Plain]:
-        """Return the number of nodes of each level that split."""
-        splits = (self.directions != 0).any(axis=1)
-        return [{"depth": d + 1, "splits": int(splits[2**d - 1 : 2 ** (d + 1) - 1].sum())} for d in range(self.depth)]
-
-    def validate(self) -> None:
-        require_leaves(self.sizes, self.depth)
-        shape = self.directions.shape
-        require(len(shape) == 2 and shape[1] >= 1, f"directions has shape {shape}; expected (nodes, coordinates).")
-        require_columns(2**self.depth - 1, directions=self.directions[:, 0], offsets=self.offsets)
-        require_between(-1.01, 1.01, directions=self.directions)
-        require_moderate(offsets=self.offsets)
+    def _validate(self) -> None:
+        is_tree = len(self.directions) == len(self.sizes) - 1 and self.width >= 1
+        require(is_tree, f"directions has shape {self.directions.shape}, for {len(self.sizes)} leaves.")
 
 
 class BisectingTree(Tree):
@@ -107,7 +98,6 @@ class BisectingTree(Tree):
     array([0, 0, 1, 1])
     """
 
-    kind = "bisecting"
     fitted_: Bisections
 
     def __init__(self, *, max_depth: int = 6, seed: int = 0) -> None:
@@ -117,9 +107,14 @@ class BisectingTree(Tree):
     def fit(self, Z: ArrayLike) -> Self:
         self._require_parameters()
         Z = fitting_vectors(Z)
-        require_room(int(self.max_depth), Z.shape[1], self.kind)
+        depth, width = int(self.max_depth), Z.shape[1]
+        deepest = (_MOST_NUMBERS // width).bit_length() - 1
+        if depth > deepest:
+            raise InputError(
+                f"max_depth is {depth}: a tree of {width} coordinates has room for at most {deepest} levels."
+            )
         with one_thread():
-            self.fitted_ = bisect(Z, int(self.max_depth), int(self.seed))
+            self.fitted_ = bisect(Z, depth, int(self.seed))
         return self
 
     def _require_parameters(self) -> None:
@@ -205,12 +200,3 @@ def _widest_step(Z: Floats, seed: int, node: int) -> Floats:
         direction = X.T @ (X @ direction)
         direction = direction / np.sqrt(direction @ direction)
     return direction * (float((X @ direction).std()) * largest)
-
-
-def require_room(max_depth: int, width: int, kind: str) -> None:
-    """Raise if a tree has too many directions for the memory."""
-    if 2**max_depth * width > _MOST_NUMBERS:
-        deepest = (_MOST_NUMBERS // width).bit_length() - 1
-        raise InputError(
-            f"max_depth is {max_depth}: a {kind} tree of {width} coordinates has room for at most {deepest} levels."
-        )

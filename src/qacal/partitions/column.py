@@ -1,31 +1,23 @@
-"""Groups from columns of the rows: the labels of one column (subject, tenant, language), or any function of them."""
+"""Groups that the rows carry: the labels of a column, such as subject, tenant or language."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import require_kind
-from qacal.partitions.base import Partition, Plain, column_of
-from qacal.storage import require
+from qacal.parameters import require
+from qacal.partitions.base import Partition
 from qacal.tally.arrays import ArrayLike
-from qacal.tally.groups import Paths, as_labels, kind_of, kinds_of, object_array, require_common_kind
+from qacal.tally.groups import as_labels, kind_of, kinds_of, object_array, require_common_kind
 
 # The most groups of a column: the saved model describes each, and with more groups few would have enough rows.
 _MOST_LABELS = 10_000
-
-# The most labels that a description lists.
-_SHOWN = 50
-
-_INFINITE = (inf, -inf)  # numbers that JSON does not have
 
 
 @dataclass(frozen=True)
@@ -45,7 +37,7 @@ class Labels:
         """The kinds of labels."""
         return kinds_of(self.labels)
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         require(len(self.known) == len(self.labels), "a column has a label twice.")
         are_counts = len(self.counts) == len(self.labels) and all(count > 0 for count in self.counts)
         require(are_counts, "a column has one count above 0 for each label; this one does not.")
@@ -72,11 +64,10 @@ class Column(Partition):
     >>> subject = Column("subject").fit(["law", "art", "law", None])
     >>> subject.assign(["art", "chess", None])
     array(['art', None, None], dtype=object)
-    >>> subject.describe()["labels"]
-    [['law', 2], ['art', 1]]
+    >>> subject.fitted_
+    Labels(labels=('law', 'art'), counts=(2, 1))
     """
 
-    kind = "column"
     fitted_: Labels
 
     def __init__(self, name: str) -> None:
@@ -110,105 +101,6 @@ class Column(Partition):
         require_common_kind(kinds_of(labels), self.fitted_.kinds, self.name)
         return object_array(map(self.fitted_.known.get, labels))
 
-    def describe(self) -> Plain:
-        """Return the number of labels, the most frequent ones with their counts, and how many more there are."""
-        self._require_fitted()
-        labels, counts = self.fitted_.labels, self.fitted_.counts
-        return {
-            "kind": self.kind,
-            "parameters": self._parameters(),
-            "n_groups": len(labels),
-            "rows": sum(counts),
-            "labels": [
-                [label if isinstance(label, str | int | float) and label not in _INFINITE else str(label), count]
-                for label, count in zip(labels[:_SHOWN], counts[:_SHOWN], strict=True)
-            ],
-            "more": max(0, len(labels) - _SHOWN),
-        }
-
     def _require_parameters(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise InputError(f"the name of a Column is {self.name!r}; expected the name of a column, as text.")
-
-
-class Function(Partition):
-    """Group rows by a function that takes columns by name and returns a label for each row.
-
-    It must be a function of the row alone: fitting learns nothing, and the same row must always get the same label. It
-    is code and cannot be saved; to save a model, write the labels into a column and use :class:`~qacal.Column`.
-
-    Parameters
-    ----------
-    function : takes a mapping of columns and returns a column of labels, with None for rows that have no group.
-    name : the name in descriptions; by default the function's own name.
-    columns : the columns that the function reads; all by default.
-
-    Examples
-    --------
-    >>> def length(rows):
-    ...     return ["long" if len(question) > 20 else "short" for question in rows["question"]]
-    >>> Function(length, columns=["question"]).assign({"question": ["Why?", "Who wrote War and Peace?"]})
-    array(['short', 'long'], dtype=object)
-    """
-
-    kind = "function"
-
-    def __init__(
-        self,
-        function: Callable[[Mapping[str, ArrayLike]], ArrayLike],
-        *,
-        name: str | None = None,
-        columns: Sequence[str] = (),
-    ) -> None:
-        self.function = function
-        self.name = name
-        self.columns = columns
-
-    def __repr__(self) -> str:
-        return f"Function({self._name()})"
-
-    @property
-    def _needs(self) -> tuple[str, ...]:
-        """The columns that it gets; empty for all."""
-        require_kind(self.columns, Iterable, "columns", "a list of names")
-        if isinstance(self.columns, str):
-            raise InputError(f"columns is {self.columns!r}; expected a list of names, such as [{self.columns!r}].")
-        return tuple(self.columns or ())
-
-    def fit(self, Z: ArrayLike) -> Self:
-        """Call the function once, so that it fails early; nothing is learned."""
-        self.assign(Z)
-        return self
-
-    def assign(self, Z: ArrayLike) -> NDArray[np.object_]:
-        """Return the labels that the function gives to a mapping of columns by name."""
-        if not callable(self.function):
-            raise InputError(f"the function is {self.function!r}; expected something that can be called.")
-        inputs = {name: column_of(Z, name, self) for name in self._needs or Z}
-        labels = as_labels(self.function(inputs), f"what {self._name()} returned")
-        for name, column in inputs.items():
-            if len(column) != len(labels):
-                counts = f"{len(labels)} labels for the {len(column)} rows of {name!r}"
-                raise InputError(f"{self._name()} returned {counts}.")
-        return labels
-
-    def _fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
-        return self.fit(inputs)
-
-    def _groups_of(self, inputs: Mapping[str, ArrayLike]) -> Paths | NDArray[Any]:
-        return self.assign(inputs)
-
-    def describe(self) -> Plain:
-        return {"kind": self.kind, "parameters": self._parameters(), "n_groups": None}
-
-    def _parameters(self) -> Plain:
-        return {"name": self._name(), "columns": list(self._needs)}
-
-    def validate(self) -> NoReturn:
-        raise InputError(
-            f"{self!r} is code and cannot be saved. Write its labels into a column of the rows, say 'kind', "
-            "and use Column('kind') in its place."
-        )
-
-    def _name(self) -> str:
-        return self.name or str(getattr(self.function, "__name__", type(self.function).__name__))

@@ -3,15 +3,14 @@ r"""The kd-tree: halve the vectors at the median of one coordinate, level after 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import shown
-from qacal.partitions.base import ROUNDING, Plain, Tree, require_leaves
-from qacal.storage import require, require_between, require_columns, require_moderate
+from qacal.parameters import MODERATE, MOST, Axes, Between, require, shown
+from qacal.partitions.base import ROUNDING, Tree
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.groups import Paths
 from qacal.tally.vectors import fitting_vectors, portions, require_finite
@@ -29,12 +28,12 @@ class TreeMap:
     sizes : the number of training rows in each leaf.
     """
 
-    pivots: Floats
-    low: Floats
-    high: Floats
-    width: int
-    axes: Floats | None
-    sizes: Ints
+    pivots: Annotated[Floats, Axes("nodes"), Between(-1e300, np.inf)]  # the pivot of an empty node is infinite
+    low: Annotated[Floats, Axes("levels"), MODERATE]
+    high: Annotated[Floats, Axes("levels"), MODERATE]
+    width: Annotated[int, Between(1, MOST)]
+    axes: Annotated[Floats | None, Axes("axes", "width", may_be_empty=False), Between(-1.01, 1.01)]
+    sizes: Annotated[Ints, Axes("leaves"), Between(0, MOST)]
 
     @property
     def depth(self) -> int:
@@ -53,27 +52,10 @@ class TreeMap:
                     require_finite(block, range(rows.start, rows.start + len(block)))
         return Paths(path, exits, self.depth)
 
-    def levels(self) -> list[Plain]:
-        """Return the coordinate or axis of each level and its bounds."""
-        name = "coordinate" if self.axes is None else "axis"
-        used = min(self.depth, self.width if self.axes is None else len(self.axes))
-        return [
-            {"depth": d + 1, name: d % used, "low": float(self.low[d]), "high": float(self.high[d])}
-            for d in range(self.depth)
-        ]
-
-    def validate(self) -> None:
-        require_leaves(self.sizes, self.depth)
-        require_columns(self.depth, low=self.low, high=self.high)
-        require_columns(2**self.depth - 1, pivots=self.pivots)
-        # The pivot of an empty node is infinite.
-        require_moderate(low=self.low, high=self.high, pivots=np.where(self.pivots == np.inf, 0.0, self.pivots))
-        require(self.width >= 1, f"width is {self.width}; expected 1 or more.")
-        if self.axes is not None:
-            # With fewer rows or coordinates than levels there are fewer axes, and they are used again.
-            is_matrix = self.axes.ndim == 2 and len(self.axes) >= 1 and self.axes.shape[1] == self.width
-            require(is_matrix, f"axes has shape {self.axes.shape}; expected one or more of {self.width} coordinates.")
-            require_between(-1.01, 1.01, axes=self.axes)
+    def _validate(self) -> None:
+        require(len(self.pivots) == len(self.sizes) - 1, "there must be one pivot for each node.")
+        has_width = self.axes is None or self.axes.shape[1] == self.width
+        require(has_width, f"the axes have another width than the vectors, which have {self.width} coordinates.")
 
     def _walk(self, Z: Floats) -> tuple[Ints, Ints]:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -149,7 +131,6 @@ class KDTree(Tree):
     array([0])
     """
 
-    kind = "kdtree"
     fitted_: TreeMap
 
     def __init__(self, *, max_depth: int = 6, axes: Literal["principal", "coordinate"] = "principal") -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import MOST, is_whole, shown
-from qacal.partitions.base import ROUNDING, Partition, Plain, one_thread, start_of
-from qacal.storage import require, require_between, require_columns
+from qacal.parameters import MOST, Axes, Between, is_whole, require, shown
+from qacal.partitions.base import ROUNDING, Partition, one_thread, start_of
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.ids import check_seed
 from qacal.tally.vectors import LARGEST, as_vectors, fitting_vectors, portions, require_finite, row_hashes
@@ -25,8 +24,8 @@ _MOST_GROUPS = 2**20
 class Centres:
     """Fitted centres, one per row, and the number of training rows nearest to each."""
 
-    centres: Floats
-    sizes: Ints
+    centres: Annotated[Floats, Axes("groups", "width", may_be_empty=False), Between(-LARGEST, LARGEST)]
+    sizes: Annotated[Ints, Axes("groups"), Between(0, MOST)]
 
     def nearest(self, Z: NDArray[np.floating]) -> Ints:
         """Return the nearest centre of each vector; the first one if several are equally near up to rounding."""
@@ -40,13 +39,6 @@ class Centres:
                 require_finite(block, range(rows.start, rows.stop))
             group[rows] = (closeness >= best - margin).argmax(axis=1)
         return group
-
-    def validate(self) -> None:
-        is_matrix = self.centres.ndim == 2 and min(self.centres.shape) >= 1
-        require(is_matrix, f"centres has shape {self.centres.shape}; expected one or more vectors.")
-        require_columns(len(self.centres), sizes=self.sizes)
-        require_between(0, MOST, sizes=self.sizes)
-        require_between(-LARGEST, LARGEST, centres=self.centres)
 
     @cached_property
     def _planes(self) -> tuple[Floats, Floats, float]:
@@ -86,11 +78,10 @@ class KMeans(Partition):
     >>> groups = KMeans(n_groups=2).fit(Z)
     >>> groups.assign([[0.3], [4.0], [99.0]])
     array([0, 1, 1])
-    >>> groups.describe()["sizes"]
-    [3, 2]
+    >>> groups.fitted_.sizes
+    array([3, 2])
     """
 
-    kind = "kmeans"
     fitted_: Centres
 
     def __init__(self, *, n_groups: int = 32, seed: int = 0) -> None:
@@ -103,24 +94,10 @@ class KMeans(Partition):
         return self
 
     def assign(self, Z: ArrayLike) -> Ints:
-        """Return the number of the nearest centre of each vector."""
         self._require_fitted()
         return self.fitted_.nearest(as_vectors(Z, self.fitted_.centres.shape[1], "k-means"))
 
-    def describe(self) -> Plain:
-        """Return the parameters, the number of groups and their sizes on the training rows."""
-        self._require_fitted()
-        sizes = self.fitted_.sizes.tolist()
-        return {
-            "kind": self.kind,
-            "parameters": self._parameters(),
-            "n_groups": len(sizes),
-            "rows": sum(sizes),
-            "sizes": sizes,
-        }
-
-    def validate(self) -> None:
-        super().validate()
+    def _validate(self) -> None:
         groups = len(self.fitted_.sizes)
         require(groups <= self.n_groups, f"n_groups is {self.n_groups}, and there are {groups} centres; fit again.")
 

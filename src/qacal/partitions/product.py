@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.partitions.base import Partition, Plain
+from qacal.partitions.base import Partition
 from qacal.tally.arrays import ArrayLike
 from qacal.tally.groups import Paths, as_grouping, as_labels, object_array
 
@@ -40,7 +40,6 @@ class Product(Partition):
     array(['acme / 0', 'acme / 1', 'a//b / 1', None], dtype=object)
     """
 
-    kind = "product"
     fitted_: tuple[Partition, ...]
 
     def __init__(self, *parts: Partition) -> None:
@@ -53,10 +52,6 @@ class Product(Partition):
     def _needs(self) -> tuple[str, ...]:
         self._require_parameters()
         return tuple(dict.fromkeys(name for part in self.parts for name in part._needs))
-
-    @property
-    def uses_labels(self) -> bool:
-        return any(part.uses_labels for part in self.parts)
 
     def fit(self, Z: ArrayLike) -> Self:
         """Fit a copy of each part to a mapping of columns by name."""
@@ -83,23 +78,6 @@ class Product(Partition):
 
     def _groups_of(self, inputs: Mapping[str, ArrayLike]) -> NDArray[np.object_]:
         return self.assign(inputs)
-
-    def describe(self) -> Plain:
-        """Return the parts, and the number of combinations of their groups."""
-        self._require_fitted()
-        parts = [part.describe() for part in self.fitted_]
-        counts = [part["n_groups"] for part in parts]
-        at_most = None if None in counts else int(np.prod(counts, dtype=object))
-        return {"kind": self.kind, "parameters": self._parameters(), "n_groups": at_most, "parts": parts}
-
-    def _parameters(self) -> Plain:
-        return {"parts": [{"kind": part.kind, "parameters": part._parameters()} for part in self.parts]}
-
-    def validate(self) -> None:
-        self._require_fitted()
-        self._require_parameters()
-        for part in self.fitted_:
-            part.validate()
 
     @classmethod
     def _restored(cls, values: dict[str, Any]) -> Self:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from collections.abc import Mapping
@@ -21,10 +20,15 @@ if TYPE_CHECKING:
     from qacal.records.files import OnFault
     from qacal.records.table import Table
 
-KNOWN = (
-    *("id", "question", "answer", "confidence", "correct", "calibrated"),
-    *("model", "prompt", "confidence_source", "judge"),
-)
+PROVENANCE = {
+    "model": "LLMs",
+    "prompt": "prompts",
+    "confidence_source": "confidence sources",
+    "judge": "judges",
+}
+"""The columns that say where a row comes from, with their plurals in messages."""
+
+KNOWN = ("id", "question", "answer", "confidence", "correct", "calibrated", *PROVENANCE)
 """The columns that qacal uses."""
 
 EXPECTED_LABELS = "1 (correct) or 0 (wrong), yes or no, true or false, pass or fail, or a number between 0 and 1"
@@ -43,10 +47,11 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 def number_in(text: str, most: float = 1.0) -> float:
-    """Parse a number; NaN if the text is not one. `most` is the number for certain: 1, or 100 for percents.
+    """Parse a number; NaN if the text is not one.
 
-    A percent sign makes it a percent on either scale; "0.9%" is ambiguous, so NaN. A comma is a decimal point, because
-    confidences have no thousands.
+    most : the number for certain: 1, or 100 for percents. A percent sign makes it a percent on either scale; "0.9%" is
+        ambiguous, so NaN. A comma is a decimal point, because confidences have no thousands. Infinite for a number on
+        any scale: there a comma may part thousands, and a percent sign may mean a hundredth or nothing, so NaN.
 
     >>> number_in(" .7"), number_in("70%"), number_in("70%", most=100.0), number_in("0.9%"), number_in("1_0")
     (0.7, 0.7, 70.0, nan, nan)
@@ -54,6 +59,8 @@ def number_in(text: str, most: float = 1.0) -> float:
     (0.75, 85.5, nan)
     """
     stripped = text.strip()
+    if most == math.inf and {*stripped} & {*",%"}:
+        return math.nan
     if stripped.count(",") == 1:
         stripped = stripped.replace(",", ".")
     try:
@@ -172,14 +179,20 @@ class Checks:
         self.is_good: Bools = np.ones(len(table), dtype=bool)
 
     def numbers(self, column: str, most: float, *, may_miss: bool = False) -> Floats:
-        """Return a column of numbers from 0 to `most`."""
+        """Return a column of numbers from 0 to `most`; `most` is infinite for numbers on any scale.
+
+        may_miss : missing values are accepted; they are NaN.
+        """
         values = self._column(column)
-        array = _fast_numbers(values)
-        if array is None:
-            read_text = self._table.reads_text_as_numbers
+        if not isinstance(values, list):
+            values = column_of_any(values, "a column")
+        if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+            array = as_written(values)
+        else:
             words = LABELS if column == "correct" else self._expressions if column == "confidence" else {}
-            array = np.array([parse_number(value, read_text, words, most) for value in listed(values)], np.float64)
-        good = (array >= 0) & (array <= most)
+            numbers = [parse_number(value, self._table.is_text, words, most) for value in listed(values)]
+            array = np.array(numbers, np.float64)
+        good = (array >= 0) & (array <= most) if most < math.inf else np.isfinite(array)
         if most == 100.0:  # 0.75 among percents may be a fraction
             good &= (array == 0) | (array >= 1)
         if may_miss:
@@ -195,22 +208,21 @@ class Checks:
     def texts(self, column: str, *, may_be_empty: bool = True) -> list[str]:
         """Return a column of texts."""
         values = listed(self._column(column))
-        if not may_be_empty:
-            for row in [at for at, value in enumerate(values) if isinstance(value, str) and not value.strip()]:
-                if self.is_good[row]:
-                    self._fault(row, column, values[row], "expected text.", "empty")
-        if {*map(type, values)} <= {str}:
+        if {*map(type, values)} <= {str} and (may_be_empty or all(value.strip() for value in values)):
             return values
-        out = [value if isinstance(value, str) else _text(value) for value in values]
-        for row, text in enumerate(out):
-            if text is None and self.is_good[row]:
-                problem = "expected text." if not is_missing(values[row]) else "expected text, which may be empty ('')."
-                self._fault(row, column, values[row], problem, "that is not text")
-        return [text or "" for text in out]
+        texts = [value if isinstance(value, str) else _text(value) for value in values]
+        for row in np.flatnonzero(self.is_good).tolist():
+            text = texts[row]
+            if text is None:
+                may_be = ", which may be empty ('')" if is_missing(values[row]) else ""
+                self._fault(row, column, values[row], f"expected text{may_be}.", "that is not text")
+            elif not may_be_empty and not text.strip():
+                self._fault(row, column, text, "expected text.", "empty")
+        return [text or "" for text in texts]
 
     def ids(self) -> list[Any]:
         """Return the ids of the questions."""
-        values = listed(self._table.column(self._name("id")))
+        values = listed(self._table.column(self._names.get("id", "id")))
         if {*map(type, values)} <= {str, int} and "" not in values:
             return values
         values = [int(value) if isinstance(value, np.integer) else value for value in values]
@@ -219,11 +231,8 @@ class Checks:
                 self._fault(row, "id", value, "expected text or a whole number.", "that is not an id")
         return values
 
-    def _name(self, column: str) -> str:
-        return self._names.get(column, column)
-
     def _column(self, column: str) -> Any:
-        name = self._name(column)
+        name = self._names.get(column, column)
         remedy = ""
         if column in KNOWN:
             alike = {other.strip().lower(): other for other in self._table.names}
@@ -235,17 +244,19 @@ class Checks:
 
     def _number_kind(self, value: Any, most: float) -> str:
         number = parse_number(value, most=most)
-        if isinstance(value, str) and not self._table.reads_text_as_numbers and not np.isnan(number):
+        if isinstance(value, str) and not self._table.is_text and not np.isnan(number):
             return "in quotes"
-        if np.isnan(number):
+        if not np.isfinite(number):
             return "in words" if isinstance(value, str) else "that is not a number"
         if 0 < number < 1:
             return "between 0 and 1 among percents"
         return "below 0" if number < 0 else f"above {most:g}"
 
     def _number_problem(self, column: str, value: Any, most: float, numbers: Floats) -> str:
+        if most == math.inf:
+            return "expected a number."
         expected = f"expected 0 to {most:g}."
-        is_quoted = isinstance(value, str) and not self._table.reads_text_as_numbers
+        is_quoted = isinstance(value, str) and not self._table.is_text
         if column == "correct":
             return f"expected {EXPECTED_LABELS}." + (_QUOTED if is_quoted and not is_missing(value) else "")
         number = parse_number(value, most=most)
@@ -266,7 +277,7 @@ class Checks:
 
     def _fault(self, row: int, column: str, value: Any, problem: str, kind: str) -> None:
         self.is_good[row] = False
-        name, is_gone = self._name(column), is_missing(value)
+        name, is_gone = self._names.get(column, column), is_missing(value)
         what = "missing" if is_gone else _shown(value)
         kind = f"no {name}" if is_gone else f"{name} {kind}"
         self._on_fault(self._table.fault(row, f"{name} is {what}; {problem}", kind))
@@ -283,41 +294,6 @@ def _scale_remedy(numbers: Floats, may_be_percent: bool) -> str:
     return f"If these are percents, {remedy}."
 
 
-def numbers_in(table: Table, name: str, *, low: float = 0.0, high: float = 1.0, may_miss: bool = True) -> Floats:
-    """Return a column of numbers from `low` to `high`, NaN for missing ones; raise at the first other value."""
-    column = table.column(name)
-    values = listed(column)
-    fast = _fast_numbers(column)
-    is_text = table.reads_text_as_numbers
-    numbers = fast
-    if numbers is None and np.isfinite(high):
-        numbers = np.array([parse_number(value, is_text) for value in values])
-    elif numbers is None:
-        # On any scale, a comma may part thousands, and a percent sign may mean a hundredth or nothing: neither is read.
-        is_plain = [not isinstance(value, str) or not {*value} & {*",%"} for value in values]
-        numbers = np.array(
-            [parse_number(value, is_text and plain) for value, plain in zip(values, is_plain, strict=True)]
-        )
-    bad = ~((numbers >= low) & (numbers <= high) & np.isfinite(numbers))
-    if may_miss:
-        bad &= ~np.array([is_missing(value) for value in values], dtype=bool)
-    if bad.any():
-        row = int(np.argmax(bad))
-        place = f"{table.origin} {table.unit} {table.places[row]}"
-        expected = f"{low:g} to {high:g}" if np.isfinite(high) else "a number"
-        raise InputError(f"{place}: {name} is {_shown(values[row])}; expected {expected}.")
-    return numbers
-
-
-def distinct_values(column: Any) -> list[Any]:
-    """Return the distinct values of a column, without missing ones."""
-    values = listed(column)
-    with contextlib.suppress(TypeError):  # lists and objects have no hash
-        values = list(dict.fromkeys(values))
-    present = (value for value in values if not is_missing(value))
-    return list(dict.fromkeys(value if isinstance(value, str | int | float) else str(value) for value in present))
-
-
 def listed(values: Any) -> list[Any]:
     """Return a column of any type as a list, with None for missing values; empty text stays."""
     if not isinstance(values, list):
@@ -325,14 +301,6 @@ def listed(values: Any) -> list[Any]:
     if {*map(type, values)} <= {str, int, bool, type(None)}:
         return values
     return [value if isinstance(value, str) or not is_missing(value) else None for value in values]
-
-
-def _fast_numbers(values: Any) -> Floats | None:
-    """Return a numeric column as an array; None if each value must be parsed."""
-    if isinstance(values, list):
-        return None
-    raw = column_of_any(values, "a column")
-    return as_written(raw) if raw.dtype.kind in "biuf" else None
 
 
 def parse_number(

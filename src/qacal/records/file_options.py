@@ -5,13 +5,14 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 from qacal.errors import EncodingError, InputError
 
@@ -22,6 +23,8 @@ _RATIO, _UNPACKED = 100, 2**28
 _SAMPLE = 4096
 
 OTHER_ENCODING = 'Name it: qacal --encoding {0} COMMAND (in Python: with qacal.file_options(encoding="{0}"): ...).'
+ESCAPED = re.compile("[\udc80-\udcff]")
+"""What stands for a byte that cannot be decoded."""
 NOT_UTF8 = "it may be Latin-1 or Windows-1252, as Excel writes. " + OTHER_ENCODING.format("cp1252")
 
 
@@ -88,19 +91,31 @@ def too_large(what: str) -> str:
     )
 
 
-def opened_bytes(path: Path, name: str | None = None) -> IO[bytes]:
-    """Return a file to read as UTF-8, unpacked if it is packed with gzip; messages call it `name`."""
+@contextmanager
+def opened_text(path: Path, name: str | None = None, errors: str = "strict") -> Iterator[TextIO]:
+    """Yield a text file to read, unpacked if it is packed with gzip; messages call it `name`.
+
+    A byte order mark stays. With ``errors="surrogateescape"``, bytes of another encoding become :data:`ESCAPED`.
+    """
     stream: io.BufferedReader = path.open("rb")
     if stream.peek(2)[:2] == b"\x1f\x8b":
         stream = io.BufferedReader(_Unpacked(stream, path.stat().st_size, name or str(path)))
-    encoding = current_options().encoding
-    if encoding is not None:
-        return io.BufferedReader(_Recoded(stream, encoding, name or str(path)))
-    wide = _wide_encoding(stream.peek(_SAMPLE)[:_SAMPLE])
+    encoding = _current.get().encoding
+    wide = None if encoding is not None else _wide_encoding(stream.peek(_SAMPLE)[:_SAMPLE])
     if wide is not None:
         stream.close()
         raise EncodingError(f"{name or path} is {wide} text; expected UTF-8. {OTHER_ENCODING.format(wide.lower())}")
-    return stream
+    with io.TextIOWrapper(stream, encoding or "utf-8", errors, newline="") as text:
+        try:
+            yield text
+        except UnicodeError:
+            raise EncodingError(f"{name or path} {encoding_problem()}") from None
+
+
+def encoding_problem() -> str:
+    """Return the message about text in another encoding than expected, after "the line" or the name of a file."""
+    encoding = _current.get().encoding
+    return f"is not UTF-8 text; {NOT_UTF8}" if encoding is None else f"cannot be read as {encoding}."
 
 
 def _wide_encoding(start: bytes) -> str | None:
@@ -111,35 +126,6 @@ def _wide_encoding(start: bytes) -> str | None:
     if max(even, odd) <= len(start) / 4 or len(start) < 4:
         return None
     return "UTF-16-BE" if even > odd else "UTF-16-LE"
-
-
-class _Recoded(io.RawIOBase):
-    """Converts text of another encoding to UTF-8."""
-
-    def __init__(self, stream: IO[bytes], encoding: str, name: str) -> None:
-        self._stream, self._encoding, self._name = stream, encoding, name
-        self._decode = codecs.getincrementaldecoder(encoding)().decode
-        self._ready = b""
-        self._is_read = False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready and not self._is_read:
-            raw = self._stream.read(_SAMPLE)
-            self._is_read = not raw
-            try:
-                self._ready = self._decode(raw, final=not raw).encode()
-            except UnicodeError as error:
-                raise EncodingError(f"{self._name} cannot be read as {self._encoding}: {error}.") from None
-        part, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
 
 
 class _Unpacked(io.RawIOBase):
@@ -163,7 +149,7 @@ class _Unpacked(io.RawIOBase):
                 f"{self._name} cannot be read beyond byte {self._count:,}, unpacked: {error}. Is the file whole?"
             ) from None
         self._count += len(data)
-        allowed = current_options().max_unpacked_gb
+        allowed = _current.get().max_unpacked_gb
         if self._count > (max(_UNPACKED, _RATIO * self._size) if allowed is None else allowed * 2**30):
             raise InputError(
                 f"{self._name} has {self._size:,} bytes and unpacks to more than {self._count - len(data):,}, like a "

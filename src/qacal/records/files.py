@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 import shutil
-import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, count, pairwise
 from pathlib import Path
-from typing import IO, Any, AnyStr, Generic
+from typing import IO, Any
 
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records.file_options import NOT_UTF8, largest_row, opened_bytes, too_large
+from qacal.records.file_options import ESCAPED, encoding_problem, largest_row, opened_text, too_large
 from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault, FrameTable, ObjectTable, Table, require_polars
-from qacal.records.temporary import temporary_folder
 
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -118,15 +116,20 @@ class File:
             raise InputError(
                 f"{self.name} is not a regular file, and rows are read more than once; copy them into a file."
             )
-        read = {"parquet": _parquet, "jsonl": _json_lines, "json": _json_list, "csv": _csv}[self.format]
-        return read(self, on_fault, batch_rows)
+        if self.format == "parquet":
+            return _parquet(self, batch_rows)
+        if self.format == "csv":
+            return _tables(self, _csv(self, on_fault), batch_rows)
+        # Many tools write JSON lines into files that are named .json.
+        if self.format == "json" and _first_character(self.path, self.name) == "[":
+            return _tables(self, _json_items(self, on_fault), batch_rows, unit="item")
+        return _tables(self, _json_lines(self, on_fault), batch_rows)
 
     def separator(self) -> str:
         """Return the separator of a CSV file; a comma for other formats, and for .tsv, where the name implies it."""
         if self.format != "csv" or is_tsv(self.name) or not self.path.is_file():
             return ","
-        with io.TextIOWrapper(opened_bytes(self.path, self.name), "utf-8-sig", "surrogateescape") as text:
-            return _separator(_Lines(text, self.name), self)[0]
+        return _separator(_lines(self), self)[0]
 
     def has_column(self, name: str) -> bool:
         """Return whether any row has a column; the first call reads the whole file."""
@@ -145,8 +148,8 @@ def open_file(path: str | Path) -> File:
 @contextmanager
 def from_stream(stream: IO[bytes], name: str = "standard input") -> Iterator[File]:
     """Yield a copy of a stream as a file, because rows are read more than once; its first bytes tell the format."""
-    with temporary_folder() as folder:
-        path = folder / "input"
+    with tempfile.TemporaryDirectory(prefix="qacal-") as folder:
+        path = Path(folder) / "input"
         with path.open("wb") as copy:
             shutil.copyfileobj(stream, copy)
         yield File(path, _sniffed(path, name), name)
@@ -156,16 +159,18 @@ def _sniffed(path: Path, name: str) -> str:
     with path.open("rb") as file:
         if file.read(4) == b"PAR1":
             return "parquet"
-    with opened_bytes(path, name) as file:
-        start = file.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = _first_character(path, name)
     if not start:
         raise InputError(f"{name} is empty; expected rows as Parquet, JSON lines or CSV.")
-    if start.startswith(b"["):
-        return "json"
-    return "jsonl" if start.startswith(b"{") else "csv"
+    return {"[": "json", "{": "jsonl"}.get(start, "csv")
 
 
-def _parquet(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
+def _first_character(path: Path, name: str) -> str:
+    with opened_text(path, name, "surrogateescape") as text:
+        return text.read(1024).removeprefix("\ufeff").lstrip()[:1]
+
+
+def _parquet(file: File, batch_rows: int) -> Iterator[Table]:
     import polars as pl
 
     require_polars()
@@ -184,111 +189,85 @@ def _parquet(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
         ) from None
 
 
-def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
-    def parsed() -> Iterator[_Row]:
-        with opened_bytes(file.path, file.name) as stream:
-            lines = _Lines(stream, file.name)
-            for line, raw in enumerate(lines, 1):
-                lines.size = 0
-                text = raw.removeprefix(b"\xef\xbb\xbf") if line == 1 else raw
-                if not text.strip():
-                    continue
-                try:
-                    row = json.loads(text)
-                except UnicodeDecodeError:
-                    kind, problem = "not UTF-8", f"the line is not UTF-8 text; {NOT_UTF8}"
-                except (ValueError, RecursionError) as error:
-                    kind, problem = "not JSON", f"the line is not JSON ({error}). One object on each line is expected."
-                else:
-                    if isinstance(row, dict):
-                        yield line, row, len(raw)
-                        continue
-                    kind = "not an object"
-                    problem = f"the line is {type(row).__name__}, not an object with question, answer and confidence."
-                content = text.decode("utf-8", "replace").rstrip("\n")
-                on_fault(Fault(file.name, f"line {line}", problem, content, kind))
-
-    yield from _tables(file, parsed(), batch_rows, is_text=False)
+def _json_lines(file: File, on_fault: OnFault) -> Iterator[_Row]:
+    for number, line in enumerate(_lines(file), 1):
+        if not line.strip():
+            continue
+        row: Any = None
+        kind = problem = ""
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            kind, problem = "not JSON", f"the line is not JSON ({error}). One object on each line is expected."
+        if not problem and not isinstance(row, dict):
+            kind = "not an object"
+            problem = f"the line is {type(row).__name__}, not an object with question, answer and confidence."
+        if not line.isascii() and ESCAPED.search(line):
+            kind, problem = "not UTF-8", f"the line {encoding_problem()}"
+        if problem:
+            content = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace").rstrip("\n")
+            on_fault(Fault(file.name, f"line {number}", problem, content, kind))
+        else:
+            yield number, row, len(line)
 
 
-def _json_list(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
-    """Read a list of objects, or JSON lines in a file that is named .json."""
-    with opened_bytes(file.path, file.name) as stream:
-        is_list = stream.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
-    if not is_list:
-        yield from _json_lines(file, on_fault, batch_rows)
-        return
-
-    def parsed() -> Iterator[_Row]:
-        with opened_bytes(file.path, file.name) as stream:
-            document, before = JsonDocument(stream, file.name), 0
-            for place, value in enumerate(document.items(), 1):
-                size, before = document.position - before, document.position
-                if isinstance(value, dict):
-                    yield place, value, size
-                else:
-                    problem = f"it is {type(value).__name__}, not an object."
-                    on_fault(Fault(file.name, f"item {place}", problem, value, "not an object"))
-
-    yield from _tables(file, parsed(), batch_rows, is_text=False, unit="item")
+def _json_items(file: File, on_fault: OnFault) -> Iterator[_Row]:
+    with opened_text(file.path, file.name) as stream:
+        document, before = JsonDocument(stream, file.name), 0
+        for place, value in enumerate(document.items(), 1):
+            size, before = document.position - before, document.position
+            if isinstance(value, dict):
+                yield place, value, size
+            else:
+                problem = f"it is {type(value).__name__}, not an object."
+                on_fault(Fault(file.name, f"item {place}", problem, value, "not an object"))
 
 
-def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
-    def parsed() -> Iterator[_Row]:
-        # Answers may be long: lift the limit of the csv module; _Lines has its own.
-        csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-        raw = opened_bytes(file.path, file.name)
-        with io.TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as text:
-            lines = _Lines(text, file.name)
-            separator, start = _separator(lines, file)
-            reader = csv.reader(chain(start, lines), strict=True, delimiter=separator)
-            header: list[str] = []
-            while True:
-                line, lines.size = reader.line_num + 1, 0
-                try:
-                    values = next(reader)
-                except StopIteration:
-                    break
-                except csv.Error as error:
-                    problem = f"the line is not CSV ({error})."
-                    on_fault(Fault(file.name, f"line {line}", problem, kind="not CSV"))
-                    continue
-                if not header:
-                    header = values
-                    _require_header(header, file)
-                elif values:
-                    kind, problem = _csv_problem(values, header)
-                    if problem:
-                        on_fault(Fault(file.name, f"line {line}", problem, values, kind))
-                    else:
-                        yield line, dict(zip(header, values, strict=True)), lines.size
-
-    yield from _tables(file, parsed(), batch_rows, is_text=True)
+def _csv(file: File, on_fault: OnFault) -> Iterator[_Row]:
+    # Answers may be long: the limit of the csv module is the one of rows.
+    csv.field_size_limit(largest_row())
+    lines = _lines(file)
+    separator, start = _separator(lines, file)
+    reader = csv.reader(chain(start, lines), strict=True, delimiter=separator)
+    header: list[str] = []
+    while True:
+        line = reader.line_num + 1
+        try:
+            values = next(reader)
+        except StopIteration:
+            break
+        except csv.Error as error:
+            if "field limit" in str(error):
+                raise _too_large(file, line) from None
+            problem = f"the line is not CSV ({error})."
+            on_fault(Fault(file.name, f"line {line}", problem, kind="not CSV"))
+            continue
+        if not header:
+            header = values
+            _require_header(header, file)
+        elif values:
+            kind, problem = _csv_problem(values, header)
+            if problem:
+                on_fault(Fault(file.name, f"line {line}", problem, values, kind))
+            else:
+                yield line, dict(zip(header, values, strict=True)), sum(map(len, values))
 
 
-class _Lines(Generic[AnyStr]):
-    """The lines of a stream; a row that is too large is an error.
+def _lines(file: File) -> Iterator[str]:
+    """Yield the lines of a text file; a line that is too large is an error."""
+    most = largest_row()
+    with opened_text(file.path, file.name, "surrogateescape") as text:
+        for number in count(1):
+            line = text.readline(most + 1)
+            if not line:
+                return
+            if len(line) > most:
+                raise _too_large(file, number)
+            yield line if number > 1 else line.removeprefix("\ufeff")
 
-    size : total length of the lines since the caller set it to 0, at the start of a row.
-    """
 
-    def __init__(self, stream: IO[AnyStr], name: str) -> None:
-        self._stream: IO[AnyStr] = stream
-        self._name = name
-        self._count = self.size = 0
-
-    def __iter__(self) -> Iterator[AnyStr]:
-        return self
-
-    def __next__(self) -> AnyStr:
-        line = self._stream.readline(largest_row() + 1 - self.size)
-        if not line:
-            raise StopIteration
-        self._count += 1
-        self.size += len(line)
-        if self.size > largest_row():
-            raise InputError(f"{self._name} line {self._count}: {too_large('the row is broken, or')}.")
-        return line
+def _too_large(file: File, line: int) -> InputError:
+    return InputError(f"{file.name} line {line}: {too_large('the row is broken, or')}.")
 
 
 def _separator(text: Iterable[str], file: File) -> tuple[str, list[str]]:
@@ -327,8 +306,8 @@ def _csv_problem(values: list[str], header: list[str]) -> tuple[str, str]:
         is_split = any(one.isdecimal() and two.isdecimal() for one, two in pairwise(values))
         remedy = ' Where commas separate, a decimal comma needs quotes: "0,75".' if kind.startswith("more") else ""
         return kind, problem + (remedy if is_split else "")
-    if any("\udc80" <= letter <= "\udcff" for value in values if not value.isascii() for letter in value):
-        return "not UTF-8", f"the row is not UTF-8 text; {NOT_UTF8}"
+    if any(not value.isascii() and ESCAPED.search(value) for value in values):
+        return "not UTF-8", f"the row {encoding_problem()}"
     return "", ""
 
 
@@ -343,12 +322,11 @@ def _require_header(header: list[str], file: File) -> None:
         raise InputError(f"{file.name} line 1: the header names {', '.join(sorted(repeated))} more than once.")
 
 
-def _tables(
-    file: File, rows: Iterator[_Row], batch_rows: int, is_text: bool, unit: str = "line"
-) -> Iterator[ObjectTable]:
+def _tables(file: File, rows: Iterator[_Row], batch_rows: int, unit: str = "line") -> Iterator[ObjectTable]:
     """Yield batches of up to `batch_rows` rows; fewer if they are large: two batches may be in memory at once."""
+    is_csv = file.format == "csv"
     # In CSV every row has the columns of the header; in JSON each object has its own.
-    is_elsewhere = None if is_text else file.has_column
+    is_elsewhere = None if is_csv else file.has_column
     is_first = True
     while True:
         places, objects, total = list[int](), list[dict[str, Any]](), 0
@@ -363,4 +341,4 @@ def _tables(
         if not objects:
             return
         is_first = False
-        yield ObjectTable(file.name, unit, np.array(places), objects, is_text, is_elsewhere=is_elsewhere)
+        yield ObjectTable(file.name, unit, np.array(places), objects, is_csv, is_elsewhere=is_elsewhere)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qacal.errors import InputError, some_of
 from qacal.parameters import require_kind
+from qacal.records.columns import PROVENANCE
 
 AllowOtherSource: TypeAlias = bool | str | Collection[str]
 """Which origins may differ from those of the fit: True for all, or the names of some."""
@@ -17,17 +18,12 @@ if TYPE_CHECKING:
 # A column with more values differs from row to row, such as a prompt that contains the question: not an origin.
 _ORIGINS = 20
 
-APART = (
-    *(("model", "LLMs"), ("prompt", "prompts")),
-    *(("confidence_source", "confidence sources"), ("judge", "judges")),
-)
-
 
 class Sources:
     """The values of the provenance columns, gathered from batches."""
 
     def __init__(self) -> None:
-        self._values: dict[str, dict[Any, None]] = {name: {} for name, _ in APART}
+        self._values: dict[str, dict[Any, None]] = {name: {} for name in PROVENANCE}
 
     def add(self, batch: Batch) -> None:
         for name, values in self._values.items():
@@ -40,7 +36,7 @@ class Sources:
 
     def require_one(self) -> None:
         """Raise if rows come from several LLMs, prompts, confidence sources or judges."""
-        for name, plural in APART:
+        for name, plural in PROVENANCE.items():
             values = self.known().get(name, ())
             if len(values) > 1:
                 raise InputError(
@@ -84,11 +80,9 @@ def require_known_origin(
     """
     require_kind(accepted, bool | Iterable, "allow_other_source", "True, or names such as model")
     allowed = {*origins} if accepted is True else {accepted} if isinstance(accepted, str) else {*(accepted or ())}
-    unknown = sorted(allowed - {*origins} - {name for name, _ in APART})
+    unknown = sorted(allowed - {*origins} - {*PROVENANCE})
     if unknown:
-        raise InputError(
-            f"allow_other_source is {unknown[0]!r}; expected {', '.join(name for name, _ in APART)}, or True."
-        )
+        raise InputError(f"allow_other_source is {unknown[0]!r}; expected {', '.join(PROVENANCE)}, or True.")
     for name, fitted in origins.items():
         if name in allowed or (name == "judge" and not uses_labels):
             continue

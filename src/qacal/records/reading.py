@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,28 +22,23 @@ from qacal.parameters import is_number, require_kind, shown
 from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import (
     KNOWN,
+    PROVENANCE,
     Checks,
     Percents,
-    distinct_values,
     expression_key,
     listed,
-    numbers_in,
     require_expressions,
 )
 from qacal.records.files import OnFault, open_file, refuse
-from qacal.records.table import Table, as_table
-from qacal.tally.arrays import Bools, Floats, Hashes, Ints
+from qacal.records.table import Fault, Table, as_table
+from qacal.tally.arrays import Bools, Floats, Hashes, Ints, is_missing
 from qacal.tally.ids import combined, id_hashes, surplus
 
 if TYPE_CHECKING:
     import polars as pl
 
-PROVENANCE = ("model", "prompt", "confidence_source", "judge")
-
 COPIED = "the same question, answer, confidence and label, by the same LLM"
 REMOVE_COPIES = "Remove the copies if rows were stored twice; keep them if the LLM was asked several times."
-
-_NO_ROWS = "there are no rows to use: the records are empty, or every row was left out."
 
 
 class Source(Protocol):
@@ -51,22 +47,16 @@ class Source(Protocol):
     def batches(self, on_fault: OnFault = refuse) -> Iterator[Table]: ...
 
 
-@dataclass(frozen=True)
-class _Memory:
-    table: Table
-
-    def batches(self, on_fault: OnFault = refuse) -> Iterator[Table]:
-        yield self.table
+def _stop(fault: Fault) -> None:
+    raise InputError(str(fault))
 
 
 def as_source(records: Any) -> Source:
     """Return a source of records: a path, a frame of pandas, polars or Arrow, a list of objects, or columns."""
     if isinstance(records, str | Path):
         return open_file(records)
-    if hasattr(records, "batches") and not isinstance(records, Table):
-        source: Source = records
-        return source
-    return _Memory(as_table(records))
+    source: Source = records if hasattr(records, "batches") else as_table(records)
+    return source
 
 
 def is_records(records: Any) -> bool:
@@ -158,10 +148,6 @@ class ReadAs:
         is_same = mapped.get("confidence", "confidence") == self.columns.get("confidence", "confidence")
         return mapped, (self.percent and is_same) if percent is None else percent
 
-    def validate(self) -> None:
-        """Raise if rows cannot be read like this; the values may come from a file."""
-        Reading(self.columns, self.percent, expressions=self.expressions)
-
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -226,11 +212,10 @@ class Batch:
         # Neither drop nor rename on the frame: these need threads, which a forked child does not have.
         columns = [column.alias(prefix + column.name) for column in evidence if column.name != "confidence"]
         if len(self) < len(self.whole):
-            for number, column in enumerate(columns):
-                values: list[Any] = [None] * len(self.whole)
-                for place, value in zip(self.kept.tolist(), column.to_list(), strict=True):
-                    values[place] = value
-                columns[number] = pl.Series(column.name, values, column.dtype)
+            row_of: list[int | None] = [None] * len(self.whole)
+            for row, place in enumerate(self.kept.tolist()):
+                row_of[place] = row
+            columns = [column.gather(pl.Series(row_of, dtype=pl.UInt32)) for column in columns]
         taken = sorted({column.name for column in columns} & set(self.table.names))
         if taken:
             raise InputError(
@@ -241,7 +226,7 @@ class Batch:
         return self.whole.with_numbers(most | {self.reading.name("correct"): 1.0}).extended(pl.DataFrame(columns))
 
     def column(self, name: str) -> Any:
-        """Return any column."""
+        """Return any column, as the table has it."""
         self.table.require(self.reading.name(name))
         return self.table.column(self.reading.name(name))
 
@@ -253,23 +238,21 @@ class Batch:
         """Return the column of calibrated confidences; None if the rows have none."""
         if self.reading.name("calibrated") not in self.table.names:
             return None
-        return numbers_in(self.table, self.reading.name("calibrated"), may_miss=False)
+        return Checks(self.table, self.reading.columns, _stop).numbers("calibrated", 1.0)
 
-    def partial(self, name: str) -> Floats:
-        """Return any column of numbers in [0, 1], NaN for missing ones."""
-        self.table.require(self.reading.name(name))
-        return numbers_in(self.table, self.reading.name(name))
-
-    def numbers(self, name: str) -> Floats:
-        """Return another column of numbers on any scale; NaN where there is none."""
-        self.table.require(self.reading.name(name))
-        return numbers_in(self.table, self.reading.name(name), low=-np.inf, high=np.inf)
+    def numbers(self, name: str, most: float = np.inf) -> Floats:
+        """Return any column of numbers, on any scale or from 0 to `most`; NaN where there is none."""
+        return Checks(self.table, self.reading.columns, _stop).numbers(name, most, may_miss=True)
 
     def values_of(self, name: str) -> list[Any]:
         """Return the distinct values of a column, without missing ones; an empty list without the column."""
         if not self.reading.has(name, self.table.names):
             return []
-        return distinct_values(self.column(name))
+        values = self.listed(name)
+        with suppress(TypeError):  # lists and objects have no hash
+            values = list(dict.fromkeys(values))
+        present = (value for value in values if not is_missing(value))
+        return list(dict.fromkeys(value if isinstance(value, str | int | float) else str(value) for value in present))
 
 
 class Gathered:
@@ -312,7 +295,6 @@ def read(
     needs_labels: bool,
     needs_text: bool = True,
     needs_confidence: bool = True,
-    reads_labels: bool = False,
     confidences: Sequence[str] = (),
     keeps_bad: bool = False,
 ) -> Iterator[Batch]:
@@ -320,13 +302,14 @@ def read(
 
     needs_labels : rows without `correct` are bad; if False, `correct` is ignored.
     needs_text : rows without `question` or `answer` are bad.
-    needs_confidence : rows without `confidence` are bad; if False, a table without the column has zeros.
-    reads_labels : read `correct` if the column exists; missing values are accepted, others must be labels.
+    needs_confidence : rows without `confidence` are bad; if False, `confidence` is ignored, and a batch has zeros.
     confidences : columns of further confidences; missing values are accepted, others must be confidences.
     keeps_bad : also yield batches in which all rows are bad, for callers who return all rows.
     """
     reading = reading or Reading()
-    rows, percents = 0, Percents()
+    words = {expression_key(words): worth for words, worth in reading.expressions.items()}
+    top = 100.0 if reading.percent else 1.0
+    n_rows, percents = 0, Percents()
     needs_ids: bool | None = None
     for table, counting in tables_of(records, reading):
         # All rows have ids or none: otherwise rows of one question would count as several questions.
@@ -334,15 +317,38 @@ def read(
         if needs_ids is False and has_ids:
             raise InputError(f"{table.origin}: only some rows have an id; give all of them one, or none.")
         needs_ids = has_ids if needs_ids is None else needs_ids
-        needs = _Needs(needs_labels, reads_labels, needs_text, needs_confidence, needs_ids, tuple(confidences))
-        batch = _checked(table, counting, needs)
+        for column, name in reading.columns.items():
+            table.require(name, f"--column {column}={name} (in Python: columns) asks for it.")
+        checks = Checks(table, reading.columns, counting.on_fault, words)
+        confidence = checks.numbers("confidence", top) if needs_confidence else np.zeros(len(table))
+        correct = question = answer = None
+        # To ask for a column may read the whole file, so it comes last.
+        if needs_labels:
+            correct = checks.numbers("correct", 1.0)
+        for column in confidences:
+            checks.numbers(column, 1.0, may_miss=True)
+        if needs_text or table.has(reading.name("question")):
+            # An empty question can be calibrated, but a fit learns nothing from it.
+            may_be_empty = not needs_labels or (not needs_text and needs_ids)
+            question = checks.texts("question", may_be_empty=may_be_empty)
+        if needs_text or table.has(reading.name("answer")):
+            answer = checks.texts("answer")
+        ids = checks.ids() if needs_ids else question
+        hashes = None
+        if ids is not None and len(table):
+            # An invalid id cannot be hashed; its row is left out below.
+            valid = [value if is_good else 0 for value, is_good in zip(ids, checks.is_good.tolist(), strict=True)]
+            hashes = id_hashes(valid, len(table))
+        rows = np.arange(len(table))
+        whole = Batch(table, confidence / top, correct, question, answer, hashes, counting, table, rows)
+        batch = whole.only(checks.is_good)
         if len(batch) or keeps_bad:
-            rows += len(batch)
+            n_rows += len(batch)
             percents.add(batch.confidence)
             yield batch
-    if not rows:
-        raise InputError(_NO_ROWS)
-    if reading.percent:
+    if not n_rows:
+        raise InputError("there are no rows to use: the records are empty, or every row was left out.")
+    if reading.percent and needs_confidence:
         percents.require(is_assumed=reading.assumes_percent)
 
 
@@ -364,8 +370,7 @@ def rereadable(records: Any, reading: Reading, **needs: Any) -> Iterable[Batch]:
     needs : as in :func:`read`.
     """
     source = as_source(records)
-    batches = _Rereadable(source, reading, needs)
-    return list(batches) if isinstance(source, _Memory) else batches
+    return list(read(source, reading, **needs)) if isinstance(source, Table) else _Rereadable(source, reading, needs)
 
 
 @dataclass(frozen=True)
@@ -376,17 +381,6 @@ class _Rereadable:
 
     def __iter__(self) -> Iterator[Batch]:
         return read(self.source, self.reading, **self.needs)
-
-
-def distinct(source: Source, reading: Reading, columns: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the distinct values of some columns, without missing ones; an empty list without the column."""
-    out: dict[str, dict[Any, None]] = {column: {} for column in columns}
-    for table in source.batches(reading.on_fault):
-        names = table.names
-        for column, values in out.items():
-            if reading.has(column, names):
-                values.update(dict.fromkeys(distinct_values(table.column(reading.name(column)))))
-    return {column: list(values) for column, values in out.items()}
 
 
 def copies_among(rows: Sequence[Hashes | None]) -> str:
@@ -408,60 +402,3 @@ def warn_of_copies(rows: Sequence[Hashes | None], prefix: str = "") -> None:
     message = copies_among(rows)
     if message:
         warnings.warn(f"{prefix}{message}", QacalWarning, stacklevel=2)
-
-
-def texts_of(records: Any, reading: Reading) -> Iterator[tuple[Table, list[str], list[str]]]:
-    """Yield tables with their questions and answers; other columns are not validated."""
-    n_rows = 0
-    for table, counting in tables_of(records, reading):
-        checked = Checks(table, reading.columns, counting.on_fault)
-        question, answer = checked.texts("question"), checked.texts("answer")
-        rows = np.flatnonzero(checked.is_good).tolist()
-        if rows:
-            n_rows += len(rows)
-            yield table.only(checked.is_good), [question[row] for row in rows], [answer[row] for row in rows]
-    if not n_rows:
-        raise InputError(_NO_ROWS)
-
-
-@dataclass(frozen=True)
-class _Needs:
-    labels: bool
-    reads_labels: bool
-    text: bool
-    confidence: bool
-    ids: bool
-    confidences: tuple[str, ...]
-
-
-def _checked(table: Table, reading: Reading, needs: _Needs) -> Batch:
-    """Return the good rows of a table; bad ones go to ``reading.on_fault`` with the reason."""
-    for column, name in reading.columns.items():
-        table.require(name, f"--column {column}={name} (in Python: columns) asks for it.")
-    words = {expression_key(words): worth for words, worth in reading.expressions.items()}
-    checked = Checks(table, reading.columns, reading.on_fault, words)
-
-    def has(column: str) -> bool:  # may read the whole file, so it is called only where necessary
-        return table.has(reading.name(column))
-
-    confidence = np.zeros(len(table))
-    if needs.confidence or has("confidence"):
-        confidence = checked.numbers("confidence", 100.0 if reading.percent else 1.0, may_miss=not needs.confidence)
-    correct = None
-    if needs.labels or (needs.reads_labels and has("correct")):
-        correct = checked.numbers("correct", 1.0, may_miss=not needs.labels)
-    for column in needs.confidences:
-        checked.numbers(column, 1.0, may_miss=True)
-    # An empty question can be calibrated, but a fit learns nothing from it.
-    may_be_empty = not needs.labels or (not needs.text and needs.ids)
-    question = checked.texts("question", may_be_empty=may_be_empty) if needs.text or has("question") else None
-    answer = checked.texts("answer") if needs.text or has("answer") else None
-    ids = checked.ids() if needs.ids else question
-    keep = checked.is_good
-    if ids is not None and not keep.all():
-        # An invalid id cannot be hashed; its row is left out below.
-        ids = [value if is_kept else 0 for value, is_kept in zip(ids, keep.tolist(), strict=True)]
-    hashes = None if ids is None or not len(table) else id_hashes(ids, len(table))
-    scale = 100.0 if reading.percent else 1.0
-    rows = np.arange(len(table))
-    return Batch(table, confidence / scale, correct, question, answer, hashes, reading, table, rows).only(keep)

@@ -13,6 +13,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from threading import Thread
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -60,13 +61,11 @@ class Table(ABC):
     unit: str
     places: Ints
 
+    # Every value is text, as in CSV; numbers are read from text.
+    is_text = False
+
     def __len__(self) -> int:
         return len(self.places)
-
-    @property
-    def reads_text_as_numbers(self) -> bool:
-        """True for CSV, where every value is text."""
-        return False
 
     @property
     @abstractmethod
@@ -86,21 +85,12 @@ class Table(ABC):
         """Return the rows with further columns."""
 
     @abstractmethod
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows as objects."""
+    def rows(self, *, typed: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the rows as objects; with `typed`, the numbers of a CSV file as numbers."""
 
-    def typed_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows as objects, with the numbers of a CSV file as numbers."""
-        return self.rows()
-
-    @property
-    def number_names(self) -> list[str]:
-        """The columns of a CSV file that hold numbers."""
-        return []
-
-    def with_numbers(self, columns: Mapping[str, float]) -> Table:
-        """Return the table with further columns as numbers; `columns` has the top of each: 1, or 100 for percents."""
-        return self
+    @abstractmethod
+    def row(self, place: int) -> dict[str, Any]:
+        """Return one row as an object."""
 
     @abstractmethod
     def frame(self) -> pl.DataFrame:
@@ -111,9 +101,18 @@ class Table(ABC):
     def native(self) -> Any:
         """The rows in the type of the input."""
 
-    def row(self, place: int) -> dict[str, Any]:
-        """Return one row as an object."""
-        return next(self.only(np.arange(len(self)) == place).rows())
+    @property
+    def number_columns(self) -> Mapping[str, float]:
+        """The columns of a CSV file that hold numbers, and the number for certain in each."""
+        return {}
+
+    def with_numbers(self, columns: Mapping[str, float]) -> Table:
+        """Return the table with further :attr:`number_columns`."""
+        return self
+
+    def batches(self, on_fault: object = None) -> Iterator[Table]:
+        """Yield the table, as a file yields its tables."""
+        yield self
 
     def fault(self, row: int, problem: str, kind: str = "other") -> Fault:
         """Return what is wrong with a row, with its place."""
@@ -136,8 +135,7 @@ class Table(ABC):
 class ObjectTable(Table):
     """Rows as objects, with values as they were written.
 
-    is_text : every value is text, as in CSV.
-    numbers : columns that hold numbers even then, and the number for certain in each.
+    numbers : columns that hold numbers even if every value is text, and the number for certain in each.
     kinds : the types of columns that came from a frame.
     is_elsewhere : returns whether other rows of the same file have a column; used if no row here has it.
     """
@@ -148,11 +146,7 @@ class ObjectTable(Table):
     kinds: Mapping[str, Any] = field(default_factory=dict)
     is_elsewhere: Callable[[str], bool] | None = None
 
-    @property
-    def reads_text_as_numbers(self) -> bool:
-        return self.is_text
-
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """The names that any row has, in the order of their first use."""
         return list(dict.fromkeys(name for row in self.objects for name in row))
@@ -178,36 +172,27 @@ class ObjectTable(Table):
     def with_numbers(self, columns: Mapping[str, float]) -> ObjectTable:
         return replace(self, numbers={**self.numbers, **columns})
 
-    def typed_rows(self) -> Iterator[dict[str, Any]]:
-        typed = {name: _numbers(self.column(name), most) for name, most in self._numbers_as_text.items()}
-        for at, row in enumerate(self.objects):
-            yield {**row, **{name: values[at] for name, values in typed.items() if name in row}}
-
     @property
-    def number_names(self) -> list[str]:
-        return list(self._numbers_as_text)
-
-    @property
-    def _numbers_as_text(self) -> dict[str, float]:
+    def number_columns(self) -> Mapping[str, float]:
         return {name: self.numbers[name] for name in self.names if name in self.numbers} if self.is_text else {}
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        return (dict(row) for row in self.objects)
+    def rows(self, *, typed: bool = False) -> Iterator[dict[str, Any]]:
+        tops = self.number_columns if typed else {}
+        numbers = {name: _numbers(self.column(name), top) for name, top in tops.items()}
+        for at, row in enumerate(self.objects):
+            yield {**row, **{name: values[at] for name, values in numbers.items() if name in row}}
 
     def frame(self) -> pl.DataFrame:
-        """Return the rows as a polars frame.
-
-        Each column gets one type (:func:`column_type`).
-        """
+        """Return the rows as a polars frame; each column gets one type (:func:`column_type`)."""
         import polars as pl
 
-        as_text, columns = self._numbers_as_text, []
+        tops, columns = self.number_columns, []
         for name in self.names:
             values = self.column(name)
             if name in self.kinds:
                 columns.append(pl.Series(name, values, self.kinds[name]))
                 continue
-            values = _numbers(values, as_text[name]) if name in as_text else values
+            values = _numbers(values, tops[name]) if name in tops else values
             _, convert = column_type({value_kind(value) for value in values if value is not None})
             columns.append(pl.Series(name, [None if value is None else convert(value) for value in values]))
         return pl.DataFrame(columns)
@@ -264,7 +249,7 @@ class FrameTable(Table):
             series.append(nw.new_series(name, column.to_list(), dtype, backend=frame.implementation))
         return replace(self, data=frame.with_columns(*series).to_native())
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self, *, typed: bool = False) -> Iterator[dict[str, Any]]:
         return self.frame().iter_rows(named=True)
 
     def frame(self) -> pl.DataFrame:
@@ -428,35 +413,36 @@ def _plain_column(column: Any, name: str) -> Any:
 # Calibrating rows in memory needs none; reading and writing files does. A spawned child is not affected.
 
 _PATIENCE = 10.0  # seconds; with threads, the trial below takes milliseconds
-_is_doubtful = False
-_is_stuck = False
-
-
-def _doubt() -> None:
-    global _is_doubtful
-    _is_doubtful = "polars" in sys.modules
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_doubt)
 
 
 def require_polars() -> None:
     """Raise if polars would wait for threads that this process does not have."""
-    global _is_doubtful, _is_stuck
-    if _is_doubtful:
-        trial = Thread(target=_use_polars, daemon=True)
-        trial.start()
-        trial.join(_PATIENCE)
-        _is_doubtful, _is_stuck = False, trial.is_alive()
-    if _is_stuck:
+    if _is_forked and not _polars_has_threads():
         raise QacalError(
             "this process was forked after polars had started its threads, which a fork does not copy: reading files, "
             'saving models and reports would wait for ever. Start processes with multiprocessing.get_context("spawn").'
         )
 
 
-def _use_polars() -> None:
+@cache
+def _polars_has_threads() -> bool:
     import polars as pl
 
-    pl.DataFrame({"a": [1]}).select(pl.col("a").sum(), b=pl.col("a").max())
+    frame = pl.DataFrame({"a": [1]})
+    trial = Thread(target=lambda: frame.select(pl.col("a").sum(), b=pl.col("a").max()), daemon=True)
+    trial.start()
+    trial.join(_PATIENCE)
+    return not trial.is_alive()
+
+
+_is_forked = False
+
+
+def _note_fork() -> None:
+    global _is_forked
+    _is_forked = "polars" in sys.modules
+    _polars_has_threads.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)

@@ -13,11 +13,9 @@ Every figure is a function that takes tallies or records and an optional `ax`, a
 
 from qacal.report.content import Content, read_contents
 from qacal.report.data import Scored
-from qacal.report.figures.planning import points_per_bin_plot
 from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
-from qacal.report.figures.scatter import recalibration_scatter, sharpness_plot
+from qacal.report.figures.scatter import realised_error_plot, recalibration_scatter, sharpness_plot
 from qacal.report.figures.selective import risk_coverage_plot, threshold_plot
-from qacal.report.figures.validity import realised_error_plot, validity_plot
 from qacal.report.page import Block, render
 from qacal.report.promise import Realised, realised_errors
 from qacal.report.tables import Cell, Table
@@ -29,7 +27,6 @@ __all__ = [
     "Realised",
     "Scored",
     "Table",
-    "points_per_bin_plot",
     "read_contents",
     "realised_error_plot",
     "realised_errors",
@@ -40,5 +37,4 @@ __all__ = [
     "sharpness_plot",
     "small_reliability_diagram",
     "threshold_plot",
-    "validity_plot",
 ]

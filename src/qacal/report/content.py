@@ -9,17 +9,16 @@ from typing import Any
 
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError, QacalWarning
-from qacal.metrics.evaluation import FITTED_ON, Scores, Verdict, evaluate_rows, without_group, without_nan
+from qacal.metrics.evaluation import FITTED_ON, Evaluation, evaluate_rows, without_group, without_nan
 from qacal.metrics.ranking import Doubt
 from qacal.model.base import BaseModel, Progress
 from qacal.partitions import Column
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading, copies_among
-from qacal.report.data import Gathered, Pairs, gather
+from qacal.report.data import Gathered, Pairs, Scored, gather
 from qacal.report.groups import Group, groups_of
 from qacal.report.promise import Promise, Realised, promise_of, realised_errors, why_not_judged
 from qacal.report.sentences import Fact, facts_of
-from qacal.tally.tally import Tally
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,46 +26,36 @@ class Content:
     """Everything that is shown of one model on its test rows.
 
     facts : what was fitted and on what.
-    tallies, measured, pairs : by score: "stated", "pooled" (if groups are used) and "calibrated".
-    verdict : whether calibration helped.
+    evaluation : the measures of each score: "stated", "pooled" (if groups are used) and "calibrated".
+    pairs : stated and recalibrated confidences, for each recalibrated score.
     groups : those with the largest gain first.
     is_uneven : some questions have more rows than others, so neither the guarantee nor the groups are tested.
     without_group : which rows are in no group; empty if there are none.
-    promise : the guarantee; None for calibrators without bins, with the reason in `why_no_promise`.
-    realised : None if there is no guarantee, or these rows cannot test it, with the reason in `why_not_judged`.
+    promise : the guarantee; None for calibrators without bins.
+    realised : the test of the guarantee; None without one, or if these rows cannot test it: `why_not` says why.
     threshold : the chosen threshold, if any.
     doubts : why these rows may be unsuitable, in sentences.
     """
 
-    rows: int
-    accuracy: float
     facts: tuple[Fact, ...]
-    tallies: dict[str, Tally]
-    measured: dict[str, Scores]
+    evaluation: Evaluation
     pairs: dict[str, Pairs]
-    verdict: Verdict
-    grouped_by: str | None
     groups: tuple[Group, ...]
     is_uneven: bool
     without_group: str
     promise: Promise | None
     realised: Realised | None
-    why_no_promise: str
-    why_not_judged: str
+    why_not: str
     has_texts: bool
     threshold: float | None
     doubts: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers as JSON can hold them, by the names of :class:`qacal.metrics.evaluation.Evaluation`."""
-        named = {"stated": "before", "pooled": "pooled", "calibrated": "after"}
-        scores = {named[name]: asdict(one) for name, one in self.measured.items()}
-        groups = [group.to_dict() for group in self.groups]
-        about = {"rows": self.rows, "accuracy": self.accuracy, "grouped_by": self.grouped_by, "groups": groups}
+        """Return the numbers as JSON can hold them."""
         promise = None if self.promise is None else asdict(self.promise)
         broken = None if self.realised is None else int(self.realised.is_broken.sum())
-        kept = {"promise": promise, "intervals_broken": broken, "threshold": self.threshold}
-        return dict(without_nan(about | scores | kept | {"verdict": asdict(self.verdict), "doubts": list(self.doubts)}))
+        own = {"promise": promise, "intervals_broken": broken, "threshold": self.threshold, "doubts": [*self.doubts]}
+        return self.evaluation.to_dict() | dict(without_nan(own))
 
 
 def read_contents(
@@ -108,50 +97,46 @@ def read_contents(
 
 def content_of(gathered: Gathered, *, threshold: float | None = None, examples: int = 4) -> Content:
     """Measure the rows that were gathered for one model."""
-    scored = gathered.scored()
-    accuracy = float(scored.correct.mean())
+    correct, scores, labels = gathered.column("correct"), gathered.scores(), gathered.labels()
+    accuracy = float(correct.mean())
     if accuracy in (0.0, 1.0):
         raise InputError(
-            f"all {len(scored.correct):,} rows are {'correct' if accuracy else 'wrong'}; a report needs correct and "
+            f"all {len(correct):,} rows are {'correct' if accuracy else 'wrong'}; a report needs correct and "
             "wrong answers. Use more rows, or check the column `correct`."
         )
-    tallies = scored.tallies()
-    stated, calibrated = scored.scores["stated"], scored.scores["calibrated"]
-    evaluation = evaluate_rows(scored.correct, stated, calibrated, groups=gathered.row_labels(), ids=scored.ids)
-    assert evaluation.after is not None
-    assert evaluation.verdict is not None
-    measured = {"stated": evaluation.before, "calibrated": evaluation.after}
-    if "pooled" in tallies:
-        pooled = tallies["pooled"]
-        scores = Scores.of(pooled.pooled(), pooled if pooled.partitions else None)
-        measured = {"stated": evaluation.before, "pooled": scores, "calibrated": evaluation.after}
     model = gathered.model
-    maps, rule = model.calibrator_._fitted_maps(), model.decision_rule_
-    groups = groups_of(gathered, evaluation.groups, tallies, examples)
     own_groups = model.partition_.name if isinstance(model.partition_, Column) else "the model’s groups"
-    no_bins = (
-        f"{type(model.calibrator_).__name__} answers without bins, so it has no intervals to test. The default model, "
-        "QABinning and TreeBinning have intervals."
+    evaluation = evaluate_rows(
+        correct,
+        scores["stated"],
+        scores["calibrated"],
+        pooled=scores.get("pooled"),
+        groups=labels,
+        grouped_by=gathered.grouped_by or own_groups,
+        ids=gathered.column("ids"),
     )
-    untestable, realised = why_not_judged(gathered), None
-    if isinstance(maps, BinMaps) and not untestable:
-        realised = realised_errors(maps, *(gathered.column(name) for name in ("bins", "levels", "correct", "ids")))
+    maps, rule = model.calibrator_._fitted_maps(), model.decision_rule_
+    groups = groups_of(gathered, evaluation, examples)
+    promise, realised = None, None
+    if isinstance(maps, BinMaps):
+        promise, why_not = promise_of(gathered, maps), why_not_judged(gathered)
+        if not why_not:
+            realised = realised_errors(maps, *(gathered.column(name) for name in ("bins", "levels", "correct", "ids")))
+    else:
+        why_not = (
+            f"{type(model.calibrator_).__name__} answers without bins, so it has no intervals to test. The default "
+            "model, QABinning and TreeBinning have intervals."
+        )
     return Content(
-        rows=evaluation.rows,
-        accuracy=evaluation.accuracy,
         facts=facts_of(gathered),
-        tallies=tallies,
-        measured=measured,
-        pairs=scored.pairs(),
-        verdict=evaluation.verdict,
-        grouped_by=(gathered.grouped_by or own_groups) if gathered.labels else None,
+        evaluation=evaluation,
+        pairs=Scored(correct, scores).pairs(),
         groups=groups,
         is_uneven=gathered.is_uneven,
         without_group=without_group(gathered.grouped_by) if any(group.group is None for group in groups) else "",
-        promise=promise_of(gathered, maps) if isinstance(maps, BinMaps) else None,
+        promise=promise,
         realised=realised,
-        why_no_promise="" if isinstance(maps, BinMaps) else no_bins,
-        why_not_judged=untestable,
+        why_not=why_not,
         has_texts=gathered.has_texts and examples > 0,
         threshold=rule.threshold if threshold is None and rule is not None else threshold,
         doubts=tuple(_doubts(gathered, evaluation.doubt)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +11,12 @@ import numpy as np
 
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError
+from qacal.experiment.sample import parts_by
 from qacal.metrics.evaluation import is_uneven, require_labels
 from qacal.model.base import BaseModel, Progress
+from qacal.model.evaluating import collect
 from qacal.model.groups import Sampler
 from qacal.model.model import QACalibrator
-from qacal.model.model_set import mask, rows_by
 from qacal.records.provenance import AllowOtherSource, require_known_origin
 from qacal.records.reading import Batch, Reading, read
 from qacal.records.reading import Gathered as Columns
@@ -26,9 +27,9 @@ from qacal.tally.tally import BLOCKS, Tally
 SCORES = ("stated", "pooled", "calibrated")
 """The confidence that the LLM stated, the one after one correction for all groups, and the calibrated one."""
 
-# Pairs of confidences are shown on a grid, so that a million rows are a few hundred marks. The coarse grid is used if
-# the fine one has more than _MANY marks.
-_FINE, _COARSE, _MANY = 0.02, 0.04, 300
+# Points are shown on a grid, so that a million rows are a few hundred marks. The coarse grid is used if the fine one
+# has more marks than this.
+_MANY = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,19 +37,18 @@ class Scored:
     """Labelled rows with their scores.
 
     scores : confidences by name; see :data:`SCORES`.
-    groups : a number for each row, -1 for none; None without groups.
     ids : hashes of the questions' ids.
     """
 
     correct: Floats
     scores: Mapping[str, Floats]
-    groups: Ints | None = None
     ids: Hashes | None = None
 
     def tallies(self) -> dict[str, Tally]:
-        """Return the tally of each score, over the groups, with blocks of questions."""
-        options: dict[str, Any] = {"groups": self.groups, "ids": self.ids, "n_blocks": BLOCKS}
-        return {name: Tally.of(score, self.correct, **options) for name, score in self.scores.items()}
+        """Return the tally of each score, with blocks of questions."""
+        return {
+            name: Tally.of(score, self.correct, ids=self.ids, n_blocks=BLOCKS) for name, score in self.scores.items()
+        }
 
     def pairs(self) -> dict[str, Pairs]:
         """Return the pairs of stated and recalibrated confidence, for each recalibrated score."""
@@ -77,9 +77,7 @@ class Pairs:
     @staticmethod
     def of(stated: Floats, recalibrated: Floats) -> Pairs:
         ones = np.ones(len(stated), dtype=np.int64)
-        x, y, rows = merged(stated, recalibrated, ones, _FINE)
-        if len(rows) > _MANY:
-            x, y, rows = merged(stated, recalibrated, ones, _COARSE)
+        x, y, rows = merged(stated, recalibrated, ones, fine=0.02, coarse=0.04)
         slope, intercept = np.polyfit(stated, recalibrated, 1) if np.ptp(stated) > 1e-6 else (np.nan, np.nan)
         is_rough = bool(np.unique(stated, return_counts=True)[1].max() < len(stated) / 50)
         rounded = np.rint(stated * 10) / 10 if is_rough else stated
@@ -94,17 +92,23 @@ class Pairs:
         return f"{'confidence around ' if self.is_rough else ''}{self.common[0]:g}"
 
 
-def merged(x: Floats, y: Floats, rows: Ints, step: float) -> tuple[Floats, Floats, Ints]:
-    """Merge points that would overlap, at the mean of their rows.
+def merged(x: Floats, y: Floats, rows: Ints, *, fine: float, coarse: float) -> tuple[Floats, Floats, Ints]:
+    """Merge points that would overlap, at the mean of their rows: those in one cell of a grid.
 
     Points on different sides of the diagonal stay apart: figures show the side.
 
-    >>> x, y, rows = merged(np.array([0.95, 0.95, 0.5]), np.array([0.60, 0.61, 0.51]), np.array([1, 3, 2]), 0.04)
+    fine, coarse : the size of a cell, and the size if that leaves too many points.
+
+    >>> x, y, rows = np.array([0.95, 0.95, 0.5]), np.array([0.60, 0.61, 0.51]), np.array([1, 3, 2])
+    >>> x, y, rows = merged(x, y, rows, fine=0.04, coarse=0.1)
     >>> x.round(4), y.round(4), rows
     (array([0.5 , 0.95]), array([0.51  , 0.6075]), array([2, 4]))
     """
-    cells = np.rint(np.stack([x, y, np.where(y > x, step, 0.0)]) / step).astype(np.int64)
-    _, where = np.unique(cells, axis=1, return_inverse=True)
+    for step in (fine, coarse):
+        cells = np.rint(np.stack([x, y, np.where(y > x, step, 0.0)]) / step).astype(np.int64)
+        kept, where = np.unique(cells, axis=1, return_inverse=True)
+        if kept.shape[1] <= _MANY:
+            break
     total, sum_x, sum_y = (np.bincount(where.ravel(), column) for column in (rows, rows * x, rows * y))
     return sum_x / total, sum_y / total, total.astype(np.int64)
 
@@ -113,21 +117,11 @@ def as_scored(records: Any) -> Scored:
     """Return records as scored rows: the stated `confidence`, and `calibrated` if they have it."""
     if isinstance(records, Scored):
         return records
-    columns = Columns()
-    for batch in read(records, needs_labels=True, needs_text=False):
-        columns.add(
-            stated=batch.confidence,
-            calibrated=batch.calibrated(),
-            correct=require_labels(batch.correct, batch.table.origin),
-            ids=batch.ids,
-        )
-    correct: Floats = columns["correct"]
-    read_columns = {name: columns.get(name) for name in ("stated", "calibrated", "ids")}
-    # A column that only some batches have is left out.
-    complete = {
-        name: values for name, values in read_columns.items() if values is not None and len(values) == len(correct)
-    }
-    return Scored(correct, {name: complete[name] for name in SCORES if name in complete}, ids=complete.get("ids"))
+    columns = collect(records, Reading(), None, None, None).columns()
+    scores = {"stated": columns["confidence"], "calibrated": columns["calibrated"]}
+    return Scored(
+        columns["correct"], {name: score for name, score in scores.items() if score is not None}, columns["ids"]
+    )
 
 
 def as_tallies(scores: Any) -> dict[str, Tally]:
@@ -170,7 +164,6 @@ class Gathered:
     grouped_by: str | None = None
     is_part: bool = False
     origins: dict[str, None] = field(default_factory=dict)
-    labels: dict[Any, int] = field(default_factory=dict)
     sampler: Sampler = field(default_factory=Sampler)
     has_texts: bool = False
     sources: Counter[str] = field(default_factory=Counter)
@@ -182,8 +175,8 @@ class Gathered:
         rows = self.model.pipeline_.rows(batch)
         evidence = maps.explain(rows)
         names = batch.listed(self.grouped_by) if self.grouped_by else evidence.group
-        labels = [str(name) if isinstance(name, list | dict) else name for name in names]
-        codes = [-1 if is_missing(label) else self.labels.setdefault(label, len(self.labels)) for label in labels]
+        names = [str(name) if isinstance(name, list | dict) else name for name in names]
+        labels = [None if is_missing(name) else name for name in names]
         correct = require_labels(batch.correct, batch.table.origin)
         self.origins[batch.table.origin] = None
         self.hashes.append(batch.row_hashes())
@@ -192,7 +185,7 @@ class Gathered:
             pooled=self.model.pipeline_.pooled(batch),
             calibrated=evidence.calibrated,
             correct=correct,
-            groups=np.array(codes, dtype=np.int64),
+            labels=labels,
             ids=batch.ids,
             questions=None if batch.ids is None else batch.question_hashes(),
         )
@@ -202,25 +195,22 @@ class Gathered:
         if batch.question is not None and batch.answer is not None:
             self.has_texts = True
             ids = np.zeros(len(batch), dtype=np.uint64) if batch.ids is None else batch.ids
-            keys = [None if code < 0 else code for code in codes]
             texts = (batch.question, batch.answer)
-            self.sampler.add(keys, mix(ids, 1), *texts, batch.confidence, correct, evidence.calibrated)
+            self.sampler.add(labels, mix(ids, 1), *texts, batch.confidence, correct, evidence.calibrated)
 
     def column(self, name: str) -> Any:
         """Return a column of all rows, or None."""
         return self._columns.get(name)
 
-    def scored(self) -> Scored:
-        """Return the rows with their scores; the pooled score only if it differs from the calibrated one."""
+    def scores(self) -> dict[str, Floats]:
+        """Return the confidences by name; the pooled ones only if they differ from the calibrated ones."""
         has_groups = self.model.calibrator_.properties.uses_groups or self.model.learned_score_ is not None
-        scores = {name: self.column(name) for name in (SCORES if has_groups else ("stated", "calibrated"))}
-        codes = self.column("groups") if self.labels else None
-        return Scored(self.column("correct"), scores, codes, self.column("ids"))
+        return {name: self.column(name) for name in (SCORES if has_groups else ("stated", "calibrated"))}
 
-    def row_labels(self) -> list[Any] | None:
+    def labels(self) -> list[Any] | None:
         """Return the group of each row, None for no group; None without groups."""
-        names = [*self.labels]
-        return [None if code < 0 else names[code] for code in self.column("groups").tolist()] if names else None
+        labels: list[Any] = self.column("labels")
+        return None if all(label is None for label in labels) else labels
 
     @property
     def is_familiar(self) -> bool:
@@ -257,21 +247,15 @@ def gather(
     if model._by is not None and by not in (None, model._by):
         raise InputError(f"this set has one model for each {model._by}, so the report cannot be by {by}.")
     out: dict[str, Gathered] = {}
-    done, is_part = 0, by is not None and model._by is None
+    done, columns = 0, [by] if by is not None and model._by is None else []
     for batch in read(records, reading or model._reading(records), needs_labels=True, **model._needs):
         for value, one, rows in model._parts(batch):
-            for name, part in _by_value(rows, by) if is_part else [("" if value is None else str(value), rows)]:
+            for (name, *_), part in parts_by(rows, columns) if columns else [((value,), rows)]:
                 require_known_origin(part, one.origins_, allow_other_source, uses_labels=True)
+                title = "" if name is None else str(name)
                 with one.pipeline_.vectors.telling(progress):
-                    out.setdefault(name, Gathered(one, groups, is_part)).add(part)
+                    out.setdefault(title, Gathered(one, groups, is_part=bool(columns))).add(part)
         done += len(batch)
         if progress is not None:
             progress("calibrating", done)
     return dict(sorted(out.items()))
-
-
-def _by_value(batch: Batch, by: str | None) -> Iterator[tuple[str, Batch]]:
-    for value, rows in rows_by(batch.listed(str(by))).items():
-        if is_missing(value):
-            raise InputError(f"{batch.table.origin}: {by} is missing in some rows; it is the column that --by names.")
-        yield str(value), batch.only(mask(rows, len(batch)))

@@ -13,19 +13,16 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from qacal import __version__
+from qacal.metrics.words import error_seen, percent
 from qacal.report.content import Content
-from qacal.report.figures.planning import points_per_bin_plot
 from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
-from qacal.report.figures.scatter import recalibration_scatter, sharpness_plot
+from qacal.report.figures.scatter import realised_error_plot, recalibration_scatter, sharpness_plot
 from qacal.report.figures.selective import risk_coverage_plot, threshold_plot
-from qacal.report.figures.validity import realised_error_plot, validity_plot
-from qacal.report.glossary import GLOSSARY
-from qacal.report.groups import FEW_ROWS, group_name, group_rows
+from qacal.report.groups import FEW_ROWS, group_name, group_numbers, longest_text
 from qacal.report.sentences import in_short, verdict_of
 from qacal.report.style import look_of
 from qacal.report.svg import drawing, inline_svg
 from qacal.report.tables import Table, headline_table
-from qacal.report.words import error_seen, percent
 
 _FOLDER = Path(__file__).parent / "templates"
 
@@ -72,8 +69,8 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     css = Markup((_FOLDER / "page.css").read_text(encoding="utf-8"))
-    environment.globals.update(version=__version__, css=css, glossary=GLOSSARY)
-    environment.filters["percent"] = percent
+    environment.globals.update(version=__version__, css=css, few=FEW_ROWS)
+    environment.filters.update(percent=percent, group_name=group_name, group_numbers=group_numbers)
     return environment.get_template("page.html")
 
 
@@ -92,9 +89,8 @@ def _shown(block: Block, key: str) -> dict[str, Any]:
         "headline": headline_table(content),
         "figures": figures,
         "small": small,
-        "rows": group_rows(content),
-        "scores": [(name, look_of(name).label) for name in content.tallies],
-        "few": FEW_ROWS,
+        "longest": longest_text(content.groups),
+        "scores": [(name, look_of(name).label) for name in content.evaluation.tallies],
         "verdict": verdict_of(content),
     }
 
@@ -121,17 +117,11 @@ def _small_multiples(content: Content, key: str) -> list[dict[str, Any]]:
 
 
 def _figures(content: Content) -> Iterator[tuple[str, Axes]]:
-    tallies, threshold = content.tallies, content.threshold
+    tallies, threshold = content.evaluation.tallies, content.threshold
     yield "reliability", reliability_diagram(tallies)
     yield "scatter", recalibration_scatter(content.pairs)
     yield "sharpness", sharpness_plot(tallies)
     yield "threshold", threshold_plot(tallies, threshold=threshold)
     yield "coverage", risk_coverage_plot(tallies, threshold=threshold)
-    if content.promise is not None:
-        fit = (content.promise.points_per_bin, content.promise.rows)
-        seen = None if content.realised is None else content.realised.typical
-        alpha, levels = content.promise.alpha, content.promise.levels
-        yield "points", points_per_bin_plot(fit=fit, alpha=alpha, levels=levels, realised=seen)
     if content.realised is not None:
         yield "realised", realised_error_plot(content.realised)
-    yield "validity", validity_plot(tallies)

@@ -28,7 +28,6 @@ import numpy as np
 from qacal.calibrators.ancestry import deepest_level
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.metrics.claims import GAMMA, Judged, judged
-from qacal.planning import epsilon
 from qacal.report.data import Gathered
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints
 from qacal.tally.ids import one_of_each
@@ -173,73 +172,53 @@ def _owners(maps: BinMaps, bins: Ints) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Promise:
-    """What the bins of a fit guarantee: by the theorem before any row is seen, and by their certificates after.
+    """What the bins of a fit guarantee.
 
-    epsilon : the largest error by the theorem.
+    alpha : probability that any interval is wrong.
+    rows : number of certifying rows.
     certified : half of the test rows are in bins with a certified error of at most this.
     largest : the largest certified error of any bin.
     """
 
-    points_per_bin: int
-    rows: int
     alpha: float
-    levels: int
-    epsilon: float
+    rows: int
     certified: float
     largest: float
-    kind: str
 
 
 def promise_of(gathered: Gathered, maps: BinMaps) -> Promise:
     """Return what the bins of a model guarantee for these rows."""
-    chosen = gathered.model.calibrator_.get_params()
-    # The rows of the root's bins, and the edge rows between them, which Algorithm UMD leaves out of bins.
     root = int(maps.offset[1])
-    rows = max(int(maps.rows[:root].sum()) + (root - 1 if maps.is_jittered else 0), 2)
-    levels, alpha = len(np.unique(maps.lineage.depth)), float(maps.certificate.alpha)
     # The bins of groups, if there are groups: the root's bins have the same rows again.
-    first = int(maps.offset[1]) if len(maps.offset) > 2 else 0
-    bounds, behind = maps.error_bounds()[first:], maps.rows[first:]
-    n_bins = chosen.get("n_bins")
-    # Bins that follow curves have no parameter for the number of points; take the median over rows.
-    points = rows // n_bins if n_bins else int(chosen.get("points_per_bin", _median_bin(behind)))
-    points = min(max(points, 2), rows)
+    first = root if len(maps.offset) > 2 else 0
+    bounds = maps.error_bounds()
+    # Bins without rows have no information, and nobody reads them.
+    is_used = maps.rows[first:] > 0
     return Promise(
-        points_per_bin=points,
-        rows=rows,
-        alpha=alpha,
-        levels=levels,
-        epsilon=epsilon(points, rows, alpha, levels=levels),
-        certified=float(np.median(maps.error_bounds()[gathered.column("bins")])),
-        # Bins without rows have no information, and nobody reads them.
-        largest=float(bounds[behind > 0].max(initial=0.0)),
-        kind=maps.certificate.kind,
+        alpha=float(maps.certificate.alpha),
+        # The edge rows between the root's bins are in no bin of Algorithm UMD.
+        rows=int(maps.rows[:root].sum()) + (root - 1 if maps.is_jittered else 0),
+        certified=float(np.median(bounds[gathered.column("bins")])),
+        largest=float(bounds[first:][is_used].max(initial=0.0)),
     )
-
-
-def _median_bin(rows: Ints) -> float:
-    """Return the size of the bin of the median row."""
-    sizes = np.sort(rows)
-    through = np.cumsum(sizes)
-    return float(sizes[np.searchsorted(through, through[-1] / 2)])
 
 
 def why_not_judged(gathered: Gathered) -> str:
     """Return why these rows cannot test the guarantee; empty if they can."""
     if gathered.is_familiar:
-        return "the model was fitted on some of these questions, and the guarantee is about others. Use held-out rows."
+        return "The model was fitted on some of these questions, and the guarantee is about others. Use held-out rows."
     if not gathered.has_ids:
         return (
-            "the guarantee is about rows that were not used for the fit, and these may have been used. To tell, rows "
+            "The guarantee is about rows that were not used for the fit, and these may have been used. To tell, rows "
             "of the fit and these rows need an id or a question."
         )
     if gathered.is_part:
         return (
-            "these are only part of the rows, and the guarantee is about all of them together. Use one report for all."
+            "These are only part of the rows, and the guarantee is about all of them together. Use one report for all."
         )
     if gathered.is_uneven:
         return (
-            "some questions have more rows here than others. The guarantee is about the average over rows, but only "
+            "Some questions have more rows here than others. The guarantee is about the average over rows, but only "
             "questions can be tested, since rows of one question are dependent; the two averages differ. Use the same "
             "number of rows for every question."
         )

@@ -13,11 +13,11 @@ from qacal.calibrators.score import LearnedScore
 from qacal.errors import counted, some_of
 from qacal.metrics.evaluation import FITTED_ON
 from qacal.metrics.reliability import reliability_table
+from qacal.metrics.words import interval, off_by, percent, points
 from qacal.report.data import Gathered
 from qacal.report.figures.selective import answered
 from qacal.report.groups import FEW_ROWS, group_name
 from qacal.report.promise import Realised
-from qacal.report.words import interval, off_by, percent, points
 from qacal.tally.tally import Tally
 
 if TYPE_CHECKING:
@@ -46,10 +46,8 @@ _KINDS = {
     "BisectingTree": "similar texts",
     "KMeans": "similar texts",
     "KDTree": "similar texts",
-    "LearnedTree": "similar texts that the LLM misjudges in a similar way",
     "Column": "the value of a column",
     "Product": "several of these together",
-    "Function": "your own function",
 }
 _ENOUGH = 200
 # Smaller differences are 0 in whole percents.
@@ -99,9 +97,7 @@ def _facts(gathered: Gathered) -> Iterator[Fact]:
 
 def _inputs(score: LearnedScore) -> str:
     further = score.confidences if score.maps_.pooled.n_confidences > 1 else ()
-    parts = ["the text"] * score.reads_text + ["the stated confidence", *further]
-    parts += score.columns_used
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return ", ".join(["the text"] * score.reads_text + ["the stated confidence", *further, *score.columns_used])
 
 
 def _tried(score: LearnedScore) -> str:
@@ -169,64 +165,45 @@ def verdict_of(content: Content) -> PromiseVerdict | None:
     """Return whether the guarantee held, as far as the test rows tell; None without a guarantee."""
     if content.promise is None:
         return None
-    if content.realised is None:
-        why = content.why_not_judged
-        return PromiseVerdict("These rows cannot tell.", why[:1].upper() + why[1:])
-    return PromiseVerdict(_answer(content.realised), " ".join(_reasons(content.realised)))
-
-
-def _answer(realised: Realised) -> str:
+    realised = content.realised
+    if realised is None:
+        return PromiseVerdict("These rows cannot tell.", content.why_not)
     testable, broken = int(realised.can_be_judged.sum()), int(realised.is_broken.sum())
     if broken:
-        return f"No: {broken:,} of {counted(testable, 'testable interval')} missed the true accuracy."
+        answer = f"No: {broken:,} of {counted(testable, 'testable interval')} missed the true accuracy."
+    elif testable == 0:
+        answer = "Too few rows to tell."
+    elif 2 * testable < realised.intervals:
+        answer = "No failure found, but most intervals have too few rows to tell."
+    else:
+        answer = "Yes, as far as these rows can tell."
+    return PromiseVerdict(answer, " ".join(_reasons(realised, testable)))
+
+
+def _reasons(realised: Realised, testable: int) -> Iterator[str]:
     if testable == 0:
-        return "Too few rows to tell."
-    if 2 * testable < realised.intervals:
-        return "No failure found, but most intervals have too few rows to tell."
-    return "Yes, as far as these rows can tell."
-
-
-def _reasons(realised: Realised) -> Iterator[str]:
-    testable = int(realised.can_be_judged.sum())
-    yield _tested(realised, testable)
-    if realised.is_broken.any():
-        yield _worst(realised)
         yield (
-            f"One fit in {1 / realised.alpha:.0f} may fail by chance. Otherwise these questions differ from those of "
-            "the fit, or were labelled differently."
+            "Even if all answers were correct, or all wrong, they would contradict no interval: no bin has more than "
+            f"{counted(int(realised.rows.max()), 'row')}."
         )
-    elif testable:
+    else:
         inside = int((realised.is_inside & realised.can_be_judged).sum())
-        if inside == testable:
-            yield f"The accuracy lies inside {'it' if testable == 1 else f'all {testable:,}'}."
-        elif testable == 1:
-            yield "The accuracy lies outside it, within chance."
-        else:
-            yield f"The accuracy lies inside {inside:,} of these and outside {testable - inside:,}, within chance."
-    if testable:
+        chance = "" if inside == testable or realised.is_broken.any() else "; chance explains the others"
+        yield (
+            f"{testable:,} of {counted(realised.intervals, 'interval')} {'has' if testable == 1 else 'have'} enough "
+            f"rows here to be tested. The accuracy lies inside {inside:,} of {testable:,}{chance}."
+        )
+        if realised.is_broken.any():
+            yield _worst(realised)
+            yield (
+                f"One fit in {1 / realised.alpha:.0f} may fail by chance. Otherwise these questions differ from those "
+                "of the fit, or were labelled differently."
+            )
         yield "(This test rejects a valid guarantee in at most one report in 20.)"
     if not realised.is_about_all:
         yield "This assumes that new confidences are distributed like those of the fit."
     if realised.left_out:
         yield f"One row per question was counted; {counted(realised.left_out, 'row')} were left out."
-
-
-def _tested(realised: Realised, testable: int) -> str:
-    total = realised.intervals
-    if testable == 0:
-        largest = counted(int(realised.rows.max()), "row")
-        return (
-            "Even if all answers were correct, or all wrong, they would contradict no interval: no bin has more than "
-            f"{largest}."
-        )
-    if total == 1:
-        return "The only interval has enough rows here to be tested."
-    if testable == total:
-        return f"All {total:,} intervals have enough rows here to be tested."
-    few, none = len(realised.rows) - testable, total - len(realised.rows)
-    others = [f"{few:,} {'has' if few == 1 else 'have'} too few"] * (few > 0) + [f"{none:,} none"] * (none > 0)
-    have = "One of the {:,} intervals has" if testable == 1 else f"{testable:,} of the {{:,}} intervals have"
-    return f"{have.format(total)} enough rows here to be tested, {' and '.join(others)}."
 
 
 def _worst(realised: Realised) -> str:
@@ -244,23 +221,25 @@ def in_short(content: Content) -> list[str]:
 
 
 def _sentences(content: Content) -> Iterator[str]:
+    measured = content.evaluation
+    assert measured.verdict is not None
     for doubt in content.doubts:
         yield f"Warning: {doubt}"
-    if content.rows < _ENOUGH:
-        few = "too few to judge this model" if content.verdict.kind == "unclear" else "few"
-        yield f"Only {counted(content.rows, 'row')} were measured, {few}: every number here is rough."
-    before, after = content.measured["stated"], content.measured["calibrated"]
+    if measured.rows < _ENOUGH:
+        few = "too few to judge this model" if measured.verdict.kind == "unclear" else "few"
+        yield f"Only {counted(measured.rows, 'row')} were measured, {few}: every number here is rough."
+    before, after = measured.before, measured.last
     yield (
-        f"Over {counted(content.rows, 'answer')} the LLM stated {percent(before.confidence)} on average and was "
-        f"correct {percent(content.accuracy)} of the time: {_gap(content)}. "
+        f"Over {counted(measured.rows, 'answer')} the LLM stated {percent(before.confidence)} on average and was "
+        f"correct {percent(measured.accuracy)} of the time: {_gap(content)}. "
         f"The calibrated mean is {percent(after.confidence)}."
     )
-    yield _frequent_claim(content.tallies["stated"], "When the LLM said {}, it")
-    yield _frequent_claim(content.tallies["calibrated"], "Where the calibrated confidence was {}, the LLM")
+    yield _frequent_claim(measured.tallies["stated"], "When the LLM said {}, it")
+    yield _frequent_claim(measured.tallies["calibrated"], "Where the calibrated confidence was {}, the LLM")
     if after.error_by_group is not None:
         yield _within(content)
         yield _worst_group(content)
-    yield content.verdict.text
+    yield measured.verdict.text
     verdict = verdict_of(content)
     if verdict is not None and content.promise is not None:
         sure = percent(1 - content.promise.alpha)
@@ -271,12 +250,13 @@ def _sentences(content: Content) -> Iterator[str]:
 
 def _gap(content: Content) -> str:
     """Return whether the stated confidence is too high or too low beyond chance."""
-    gap = content.measured["stated"].confidence - content.accuracy
-    row = reliability_table(content.tallies["stated"].pooled().without_ties(), bins=1).row(0, named=True)
+    measured = content.evaluation
+    gap = measured.before.confidence - measured.accuracy
+    row = reliability_table(measured.tallies["stated"].pooled(), bins=1).row(0, named=True)
     if not row["low"] <= row["confidence"] <= row["high"] and abs(gap) >= _SMALL:
         return f"{points(gap)} too {'high' if gap > 0 else 'low'}"
     bounds = f"95% interval {interval(100 * row['low'], 100 * row['high'], 0)}%"
-    if content.rows < _ENOUGH:
+    if measured.rows < _ENOUGH:
         return f"too few answers to tell whether that is too high or too low ({bounds})"
     return "right on average" if abs(gap) < _SMALL else f"a difference within chance ({bounds})"
 
@@ -301,9 +281,9 @@ def _within(content: Content) -> str:
         "pooled": "one correction for all",
         "calibrated": "the calibrated confidence",
     }
-    by = content.grouped_by or ""
+    by = content.evaluation.grouped_by or ""
     each = "each of the model’s groups" if by.startswith("the model") else f"each {by}"
-    errors = {name: scores.error_by_group for name, scores in content.measured.items()}
+    errors = {name: scores.error_by_group for name, scores in content.evaluation.by_score.items()}
     measured = {name: error for name, error in errors.items() if error is not None}
     if np.isnan([error.debiased for error in measured.values()]).all():
         return f"Within {each}, there are too few rows to measure an error."
@@ -333,11 +313,11 @@ def _worst_group(content: Content) -> str:
 
 
 def _answering(content: Content, threshold: float) -> str:
-    share, right = answered(content.tallies["calibrated"], threshold)
+    share, right = answered(content.evaluation.tallies["calibrated"], threshold)
     start = f"A threshold of {threshold:g} on the calibrated confidence"
     if share == 0:
         return f"{start} answers none of these questions."
-    old_share, old_right = answered(content.tallies["stated"], threshold)
+    old_share, old_right = answered(content.evaluation.tallies["stated"], threshold)
     return (
         f"{start} answers {percent(share)} of the questions with an accuracy of {percent(right)}; on the stated "
         f"confidence it answers {percent(old_share)} with {percent(old_right)}."

@@ -14,6 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
+from qacal.tally.arrays import Floats
+
 COLOURS = {
     "ink": "#24292f",
     "quiet": "#5f6771",
@@ -80,20 +82,24 @@ def name_axes(ax: Axes, x: str, y: str) -> None:
     ax.set_ylabel(y, fontsize=FONT, color=COLOURS["quiet"], labelpad=5)
 
 
-def unit_square(ax: Axes, *, has_diagonal: bool = True) -> None:
-    """Show 0 to 1 in both directions, with room for markers at the ends."""
+def unit_square(ax: Axes) -> None:
+    """Show 0 to 1 in both directions, with room for markers at the ends, and the diagonal."""
     ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
     ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
     ax.set_xticks(ticks, ["0", ".2", ".4", ".6", ".8", "1"])
     ax.set_yticks(ticks, ["0", ".2", ".4", ".6", ".8", "1"])
-    if has_diagonal:
-        ax.plot([0, 1], [0, 1], color=COLOURS["quiet"], linewidth=0.8, zorder=1)
+    ax.plot([0, 1], [0, 1], color=COLOURS["quiet"], linewidth=0.8, zorder=1)
 
 
-def write(ax: Axes, x: float, y: float, text: str, colour: str = "quiet", **options: Any) -> None:
-    """Write text at a point of the data."""
-    options = {"fontsize": FONT, "color": COLOURS.get(colour, colour), "parse_math": False, **options}
-    ax.text(x, y, text, **options)
+def line(ax: Axes, x: Floats, y: Floats, look: Look, value: str) -> None:
+    """Draw the curve of a score; the key gives a value with its name."""
+    ax.plot(x, y, color=look.colour, linestyle=look.line, linewidth=1.6, label=f"{look.label}: {value}")
+
+
+def mark(ax: Axes, x: float | None, y: float, look: Look) -> None:
+    """Mark the chosen threshold on the curve of a score; nothing if it accepts no answer (`x` is None)."""
+    if x is not None:
+        ax.plot(x, y, look.marker, color=look.colour, markerfacecolor=look.face, markersize=5, zorder=6, clip_on=False)
 
 
 # From the axes down past the numbers and the name of the x axis, in points.

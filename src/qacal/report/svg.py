@@ -1,8 +1,8 @@
 """A figure as SVG for a page: colours are CSS variables, text stays text, ids are unique, and bytes are reproducible.
 
 matplotlib's SVG has fixed colours, a style sheet that leaks into the page, and ids that clash as soon as two figures
-are in one page. Here the colours of :data:`qacal.report.style.COLOURS` become ``var(--name)``, ids are numbered under
-the figure's key, coordinates are rounded to a hundredth of a point, and unused elements are removed.
+are in one page. Here the colours of :data:`qacal.report.style.COLOURS` become ``var(--name)``, ids differ from
+figure to figure, coordinates are rounded to a hundredth of a point, and unused elements are removed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from xml.etree import ElementTree
 
+from matplotlib import rc_context
 from matplotlib import style as matplotlib_style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,10 +24,11 @@ from qacal.report.style import COLOURS
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _DRAWING = threading.Lock()
-_SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "qacal", "path.simplify": True}
+_SETTINGS = {"svg.fonttype": "none", "path.simplify": True}
 _VARIABLES = {value: f"var(--{name})" for name, value in COLOURS.items()}
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _COLOUR = re.compile(r"#[0-9a-f]{6}")
+_TARGET = re.compile(r"#([\w-]+)")
 _UNUSED = ("metadata", "style")
 
 ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
@@ -49,20 +51,22 @@ def inline_svg(ax: Axes, key: str) -> tuple[str, str]:
     """
     title, text = ax.get_title(loc="left"), str(ax.get_label())
     ax.set_title("", loc="left")
-    root = ElementTree.fromstring(_saved(ax))
+    root = ElementTree.fromstring(_saved(ax, key))
     _prune(root)
-    _number_ids(root, key)
+    _keep_used_ids(root)
     for element in root.iter():
         _restyle(element)
     _announce(root, key, title, text)
     return title, ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)
 
 
-def _saved(ax: Axes) -> bytes:
+def _saved(ax: Axes, key: str) -> bytes:
     figure = ax.get_figure(root=True)
     assert isinstance(figure, Figure)
     out = io.BytesIO()
-    figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
+    # The ids of markers and clips are hashes that begin with this salt.
+    with rc_context({"svg.hashsalt": key}):
+        figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
     return out.getvalue()
 
 
@@ -76,21 +80,14 @@ def _prune(parent: ElementTree.Element) -> None:
             parent.remove(child)
 
 
-def _number_ids(root: ElementTree.Element, key: str) -> None:
-    """Remove ids without references, and number the others under the key."""
-    source = ElementTree.tostring(root, encoding="unicode")
-    names = dict.fromkeys(re.findall(r"(?:url\(#|href=\"#)([^)\"]+)", source))
-    new = {name: f"{key}-{number}" for number, name in enumerate(names, start=1)}
+def _keep_used_ids(root: ElementTree.Element) -> None:
+    """Remove ids without references; the others are hashes, different in every figure (`_saved`)."""
+    used = {target for element in root.iter() for _, value in element.items() for target in _TARGET.findall(value)}
     for element in root.iter():
-        name = element.attrib.pop("id", None)
-        if name in new:
-            element.set("id", new[name])
-        target = element.attrib.pop(_HREF, None)
-        if target is not None:
-            element.set("href", f"#{new[target[1:]]}")
-        clip = element.get("clip-path")
-        if clip is not None:
-            element.set("clip-path", f"url(#{new[clip[5:-1]]})")
+        if element.get("id") not in used:
+            element.attrib.pop("id", None)
+        if _HREF in element.attrib:
+            element.set("href", element.attrib.pop(_HREF))
 
 
 def _restyle(element: ElementTree.Element) -> None:
@@ -108,8 +105,7 @@ def _restyle(element: ElementTree.Element) -> None:
 def _announce(root: ElementTree.Element, key: str, title: str, text: str) -> None:
     """Make the figure as wide as its column, and add title and text alternative for screen readers."""
     root.attrib.pop("version", None)
-    width, height = root.attrib.pop("width"), root.attrib.pop("height")
-    root.set("viewBox", root.get("viewBox") or f"0 0 {width[:-2]} {height[:-2]}")
+    del root.attrib["width"], root.attrib["height"]
     root.set("role", "img")
     root.set("aria-labelledby", f"{key}-title {key}-text")
     for place, (tag, name, content) in enumerate((("title", "title", title), ("desc", "text", text))):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import isnan
 
 from qacal.metrics.calibration import CalibrationError
+from qacal.metrics.words import decimal, error_seen, percent
 from qacal.report.content import Content
 from qacal.report.style import look_of
-from qacal.report.words import decimal, error_seen, percent
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def headline_table(content: Content) -> Table:
     The best of a row is marked, with all that are not distinguishable from it: errors inside the interval of the best,
     other scores with the same digits. AUAC has no best, because stretching confidences raises it.
     """
-    scores = list(content.measured.values())
+    scores = list(content.evaluation.by_score.values())
     rows: list[list[str | Cell]] = [[_MEAN, *(percent(one.confidence) for one in scores)]]
     rows += _error_rows(_ERROR, [one.error for one in scores])
     within = [one.error_by_group for one in scores if one.error_by_group is not None]
@@ -57,7 +57,7 @@ def headline_table(content: Content) -> Table:
         rows.append([label, *(Cell(text, is_best=text == best and texts.count(best) < len(texts)) for text in texts)])
     rows.append([_AUAC, *(decimal(one.auac) for one in scores)])
     rows.append([_SHARPNESS, *(decimal(one.sharpness**0.5) for one in scores)])
-    return Table("", ["", *(look_of(name).label for name in content.measured)], rows)
+    return Table("", ["", *(look_of(name).label for name in content.evaluation.by_score)], rows)
 
 
 # Plain words, and under them the term of the literature.

@@ -7,14 +7,19 @@ that is too short joins the last bin. Equal confidences always share a bin. Labe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import is_whole, shown
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.groups import NO_GROUP
 from qacal.tally.tally import Tally
+
+# Rows are searched in portions that stay in the processor's cache.
+_PORTION = 2**14
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,10 @@ def group_runs(tally: Tally) -> tuple[Ints, Ints, Ints]:
     return code[start], start, np.append(start[1:], len(code))
 
 
+def _runs(tally: Tally) -> list[tuple[int, int, int]]:
+    return list(zip(*(column.tolist() for column in group_runs(tally)), strict=True))
+
+
 def mass_bins(tally: Tally, points_per_bin: int) -> Bins:
     """Cut every group of a flat tally into bins of at least `points_per_bin` rows.
 
@@ -85,15 +94,20 @@ def mass_bins(tally: Tally, points_per_bin: int) -> Bins:
     (array([0.6, 0.9]), array([3., 3.]))
     """
     check_points_per_bin(points_per_bin)
-    codes, first, last = group_runs(tally)
-    if tally.n == len(tally):
-        # One row a cell: a bin starts at every b-th cell.
-        counts = np.maximum((last - first) // points_per_bin, 1)
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        start, group = np.repeat(first, counts) + points_per_bin * within, np.repeat(codes, counts)
-    else:
-        start, group = _greedy(tally.rows, points_per_bin, codes, first, last)
-    return Bins(tally, start, np.append(start[1:], len(tally)), group)
+    through = np.cumsum(tally.rows)
+    before = through - tally.rows
+    # For each cell, where the next bin starts if one starts there: the loop takes one step a bin.
+    following = np.searchsorted(through, before + points_per_bin) + 1
+    starts, groups = [], []
+    for code, cell, end in _runs(tally):
+        rows_to_end = through[end - 1]
+        starts.append(cell)
+        groups.append(code)
+        while (cell := int(following[cell])) < end and rows_to_end - before[cell] >= points_per_bin:
+            starts.append(cell)
+            groups.append(code)
+    start = np.array(starts)
+    return Bins(tally, start, np.append(start[1:], len(tally)), np.array(groups))
 
 
 def equal_bins(tally: Tally, n_bins: int) -> Bins:
@@ -106,10 +120,9 @@ def equal_bins(tally: Tally, n_bins: int) -> Bins:
     """
     if not is_whole(n_bins, 1):
         raise InputError(f"n_bins is {shown(n_bins)}; expected a whole number of 1 or more, such as 15.")
-    codes, first, last = group_runs(tally)
-    through = np.arange(1, len(tally) + 1) if tally.n == len(tally) else np.cumsum(tally.rows)
+    through = np.cumsum(tally.rows)
     starts, groups = [], []
-    for code, cell, end in zip(codes.tolist(), first.tolist(), last.tolist(), strict=True):
+    for code, cell, end in _runs(tally):
         total = int(through[end - 1])
         for left in range(n_bins, 0, -1):
             starts.append(cell)
@@ -130,22 +143,6 @@ def check_points_per_bin(points_per_bin: int) -> None:
         )
 
 
-def _greedy(rows: Ints, b: int, codes: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints]:
-    through = np.cumsum(rows)
-    before = through - rows
-    # For each cell, where the next bin starts if one starts there: the loop takes one step a bin.
-    following = np.searchsorted(through, before + b) + 1
-    starts, groups = [], []
-    for code, cell, end in zip(codes.tolist(), first.tolist(), last.tolist(), strict=True):
-        rows_to_end = through[end - 1]
-        starts.append(cell)
-        groups.append(code)
-        while (cell := int(following[cell])) < end and rows_to_end - before[cell] >= b:
-            starts.append(cell)
-            groups.append(code)
-    return np.array(starts), np.array(groups)
-
-
 def rank_bins(tally: Tally, points_per_bin: int | None = None, n_bins: int | None = None) -> Bins:
     r"""Cut every group at the ranks of Algorithm UMD: :math:`\lceil k (n + 1) / B \rceil`, edge rows in no bin.
 
@@ -153,9 +150,8 @@ def rank_bins(tally: Tally, points_per_bin: int | None = None, n_bins: int | Non
     :math:`\lfloor n / b \rfloor`. The rows at the cuts are in no bin, so that the rows of a bin, given its edges, are
     independent draws from it.
     """
-    codes, first, last = group_runs(tally)
     start, stop, group = [], [], []
-    for code, cell, end in zip(codes.tolist(), first.tolist(), last.tolist(), strict=True):
+    for code, cell, end in _runs(tally):
         n = end - cell
         B = n // points_per_bin if n_bins is None and points_per_bin is not None else min(n_bins or 1, n // 2)
         B = max(B, 1)
@@ -165,3 +161,24 @@ def rank_bins(tally: Tally, points_per_bin: int | None = None, n_bins: int | Non
         stop.append(cell + cuts[1:] - 1)
         group.append(np.full(B, code))
     return Bins(tally, np.concatenate(start), np.concatenate(stop), np.concatenate(group))
+
+
+def search_within(ordered: NDArray[Any], values: NDArray[Any], start: Ints, stop: Ints, side: str = "left") -> Ints:
+    """Return where each value belongs in its own stretch ``ordered[start:stop]``: many `numpy.searchsorted` at once.
+
+    >>> search_within(np.array([.2, .8, .5, .6]), np.array([.7, .7]), np.array([0, 2]), np.array([2, 4]))
+    array([1, 4])
+    """
+    out, last = np.empty(len(values), dtype=np.int64), len(ordered) - 1
+    for first in range(0, len(values), _PORTION):
+        part = slice(first, first + _PORTION)
+        value, low, high = values[part], start[part], stop[part]
+        # All stretches are halved at once, until the longest is done.
+        for _ in range(int((high - low).max()).bit_length()):
+            middle = (low + high) >> 1
+            at = ordered[np.minimum(middle, last)]
+            goes_right = (at < value if side == "left" else at <= value) & (low < high)
+            low = np.where(goes_right, middle + 1, low)
+            high = np.where(goes_right, high, middle)
+        out[part] = low
+    return out

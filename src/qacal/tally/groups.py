@@ -7,16 +7,15 @@ tree of depth :math:`D`: its `path` bits and its `exit`, the first depth at whic
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import is_whole, shown
-from qacal.storage import require, require_between, require_columns, rises
+from qacal.parameters import MOST, Axes, Between, Rising, is_whole, require, rises, shown
 from qacal.tally.arrays import ArrayLike, Bools, Ints, column_of_any, is_missing, require_length
 
 NO_GROUP = -1
@@ -24,6 +23,9 @@ NO_GROUP = -1
 
 MAX_DEPTH = 20
 """A tree of depth 20 has a million groups; deeper ones have no rows in them."""
+
+# A table of a million entries is still small; codes beyond it are searched.
+_LARGEST_TABLE = 2**20
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,14 @@ class GroupColumn:
     code : the label itself if labels are whole numbers, else a position in `labels`; in a tree the path bits.
     labels : the sorted labels; None if labels are whole numbers.
     exit, depth : for trees, as in :class:`Paths`.
+
+    The constraints are about saved columns, which :meth:`distinct` makes.
     """
 
-    code: Ints
+    code: Annotated[Ints, Axes("groups"), Between(0, 2**63 - 1)]
     labels: tuple[Any, ...] | None = None
-    exit: Ints | None = None
-    depth: int | None = None
+    exit: Annotated[Ints | None, Axes("groups"), Between(0, MAX_DEPTH + 1)] = None
+    depth: Annotated[int | None, Between(0, MAX_DEPTH)] = None
 
     def __len__(self) -> int:
         return len(self.code)
@@ -100,27 +104,21 @@ class GroupColumn:
         code, exits = np.divmod(np.unique(self.code[new] * (self.depth + 2) + self.exit[new]), self.depth + 2)
         return GroupColumn(code, None, exits, self.depth)
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         """Raise unless :meth:`distinct` can have made this column."""
-        if self.depth is None:
-            require(self.exit is None, "a column without a depth is no tree, and has no exits.")
-            require_columns(len(self.code.ravel()), code=self.code)
-            largest = 2**63 - 1 if self.labels is None else len(self.labels) - 1
-            require_between(0, largest, code=self.code)
-            require(rises(self.code), "the codes of groups must rise.")
+        if self.depth is None or self.exit is None:
+            require(self.depth is None and self.exit is None, "a tree has a depth and exits, other groups neither.")
             labels = self.labels or ()
             # 1, 1.0 and True are equal, so they are one label.
             is_sorted = len(set(labels)) == len(labels) and _sorted_labels(set(labels)) == labels
             require(is_sorted, "labels must be sorted, each of them once.")
+            is_known = self.labels is None or bool((self.code < len(labels)).all())
+            require(is_known and rises(self.code), "the codes of groups must rise, and be places of labels.")
             return
-        depth, exits = self.depth, self.exit
-        if self.labels is not None or exits is None:
-            raise InputError("the groups of a tree have exits and no labels.")
-        require(0 <= depth <= MAX_DEPTH, f"the tree has depth {depth}; expected 0 to {MAX_DEPTH}.")
-        require_columns(len(self.code.ravel()), code=self.code, exit=exits)
-        require_between(0, 2**depth - 1, code=self.code)
-        require_between(0, depth + 1, exit=exits)
-        require(rises(self.code * (depth + 2) + exits), "the places in a tree must rise.")
+        require(self.labels is None, "the groups of a tree have no labels.")
+        is_inside = (self.code < 2**self.depth) & (self.exit <= self.depth + 1)
+        is_sorted = rises(self.code * (self.depth + 2) + self.exit)
+        require(bool(is_inside.all()) and is_sorted, f"the places in a tree of depth {self.depth} must rise.")
 
     def at_depth(self, depth: int) -> GroupColumn:
         """Return a tree's column cut at a depth."""
@@ -148,7 +146,7 @@ class GroupColumn:
             if self.labels is None and other.labels is None:
                 return other
             require_common_kind(_kinds(other), _kinds(self), "groups")
-            codes = _codes(self.labels) if self.labels is not None else None
+            codes = None if self.labels is None else {label: code for code, label in enumerate(self.labels)}
             return GroupColumn(_translate(other, codes), self.labels)
         if other.depth is None:
             if other.labels is not None:
@@ -159,6 +157,34 @@ class GroupColumn:
         if other.depth < self.depth:
             raise InputError(f"groups are paths of a tree of depth {other.depth}; the fit had depth {self.depth}.")
         return other.at_depth(self.depth) if other.depth > self.depth else other
+
+
+@dataclass(frozen=True, eq=False)
+class GroupIndex:
+    """The entry of each group's code; unknown codes, and no group, have entry 0.
+
+    codes : sorted.
+    entries : one per code.
+    """
+
+    codes: Annotated[Ints, Axes("groups"), Between(0, 2**63 - 1), Rising()]
+    entries: Annotated[Ints, Axes("groups"), Between(0, MOST)]
+    table: Ints | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        table = None
+        if len(self.codes) == 0 or self.codes[-1] < _LARGEST_TABLE:
+            table = np.zeros(int(self.codes[-1]) + 2 if len(self.codes) else 1, dtype=np.int64)
+            table[self.codes] = self.entries
+        object.__setattr__(self, "table", table)
+
+    def find(self, codes: Ints) -> Ints:
+        """Return the entry of each code."""
+        if self.table is not None:
+            # Seen as unsigned, -1 is larger than all: it reads the table's last place, which is 0.
+            return self.table[np.minimum(codes.view(np.uint64), np.uint64(len(self.table) - 1)).view(np.int64)]
+        place = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        return np.where(self.codes[place] == codes, self.entries[place], 0)
 
 
 def as_grouping(values: ArrayLike | Paths | GroupColumn, length: int) -> GroupColumn:
@@ -198,8 +224,9 @@ def merge_labels(first: GroupColumn, second: GroupColumn) -> tuple[GroupColumn, 
         raise InputError(f"groups come from trees of depth {first.depth} and {second.depth}; they do not add.")
     if first.labels == second.labels:
         return first, second
-    both = _sorted_labels({*(first.labels or _used(first)), *(second.labels or _used(second))})
-    codes = _codes(both)
+    used = [column.labels or column.decode(np.unique(column.code)) for column in (first, second)]
+    both = _sorted_labels({label for labels in used for label in labels if label is not None})
+    codes = {label: code for code, label in enumerate(both)}
     return GroupColumn(_translate(first, codes), both), GroupColumn(_translate(second, codes), both)
 
 
@@ -291,7 +318,7 @@ def _from_objects(values: list[Any]) -> GroupColumn:
     if all(value is None or is_whole(value, 0, 2**63 - 1) for value in values):
         return GroupColumn(np.array([NO_GROUP if value is None else value for value in values], dtype=np.int64))
     labels = _sorted_labels({value for value in values if value is not None})
-    codes = _codes(labels)
+    codes = {label: code for code, label in enumerate(labels)}
     return GroupColumn(np.array([codes.get(value, NO_GROUP) for value in values], dtype=np.int64), labels)
 
 
@@ -300,14 +327,6 @@ def _sorted_labels(labels: set[Any]) -> tuple[Any, ...]:
         return tuple(sorted(labels, key=lambda label: (type(label).__name__, label)))
     except TypeError:  # labels that cannot be ordered, such as members of an Enum
         return tuple(sorted(labels, key=lambda label: (type(label).__name__, repr(label))))
-
-
-def _codes(labels: tuple[Any, ...]) -> dict[Any, int]:
-    return {label: code for code, label in enumerate(labels)}
-
-
-def _used(column: GroupColumn) -> Iterator[int]:
-    return (int(code) for code in np.unique(column.code) if code != NO_GROUP)
 
 
 def _translate(column: GroupColumn, codes: dict[Any, int] | None) -> Ints:

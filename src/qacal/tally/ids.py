@@ -30,7 +30,6 @@ def mix(bits: Hashes, seed: int = 0) -> Hashes:
     >>> mix(np.array([1, 2], dtype=np.uint64)) % 256
     array([193, 206], dtype=uint64)
     """
-    check_seed(seed)
     with np.errstate(over="ignore"):
         z = bits + _STEP * np.uint64((int(seed) + 1) % 2**64)
         z = (z ^ (z >> _SHIFTS[0])) * _MULTIPLIERS[0]
@@ -185,6 +184,7 @@ def blocks(hashes: Hashes, count: int, seed: int = 0) -> Ints:
 
     ``blocks(h, 256) % 2 == blocks(h, 2)``: more blocks refine fewer ones if the counts divide.
     """
+    check_seed(seed)
     return (mix(hashes, seed) % np.uint64(count)).astype(np.int64)
 
 

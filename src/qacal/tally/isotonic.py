@@ -7,10 +7,11 @@ curve is trained on all rows together (isotonic regression); a group only shifts
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from qacal.storage import require, require_between, require_columns, rises
+from qacal.parameters import Axes, Between, Rising
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 
@@ -19,6 +20,9 @@ from qacal.tally.tally import Tally
 _PSEUDO_ROWS = 1.0
 
 _SCALE = 200
+
+LOGITS = Between(-1000, 1000)
+"""The logits of probabilities: that of the smallest float is -745."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,23 +33,14 @@ class IsotonicCurve:
     array([-1.,  1.,  3.])
     """
 
-    confidence: Floats
-    score: Floats
+    confidence: Annotated[Floats, Axes("knots", may_be_empty=False), Between(0, 1), Rising()]
+    score: Annotated[Floats, Axes("knots"), LOGITS, Rising(strictly=False)]
 
     def apply(self, confidence: Floats) -> Floats:
         """Return the score of each confidence."""
         # Between knots that nearly meet (5e-324 and 1e-323) a slope would be infinite. Multiplied by a power of two the
         # confidences are as exact as before, and slopes are finite.
         return np.interp(np.ldexp(confidence, _SCALE), np.ldexp(self.confidence, _SCALE), self.score)
-
-    def validate(self) -> None:
-        knots = len(self.confidence.ravel())
-        require(knots > 0, "a shape has one knot or more; this one has none.")
-        require_columns(knots, confidence=self.confidence, score=self.score)
-        require_between(0, 1, confidence=self.confidence)
-        require_between(-1000, 1000, score=self.score)  # the logit of the smallest float is -745
-        require(rises(self.confidence), "the knots of a shape must rise.")
-        require(bool((self.score[1:] >= self.score[:-1]).all()), "a shape falls.")
 
 
 def isotonic_shape(tally: Tally) -> IsotonicCurve:

@@ -27,7 +27,16 @@ def as_vectors(Z: ArrayLike, width: int | None = None, fitted: str = "tree") -> 
     """
     if np.ma.is_masked(Z):
         raise InputError("some numbers of the vectors are masked; leave those rows out, or fill them.")
-    matrix = _as_floats(Z)
+    try:
+        matrix = np.asarray(Z)
+        if matrix.dtype.kind == "O":  # a column of lists, or numbers of any type
+            matrix = np.array(matrix.tolist(), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("the vectors are not all numbers, as many in every row; expected a matrix of them.") from None
+    if matrix.dtype.kind not in "biuf":
+        raise InputError(f"the vectors are of type {matrix.dtype}; expected numbers, such as the rows of an embedding.")
+    if matrix.dtype not in (np.float32, np.float64):
+        matrix = matrix.astype(np.float64)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise InputError(f"the vectors have shape {matrix.shape}; expected (rows, coordinates), at least one of each.")
     if width is not None and matrix.shape[1] != width:
@@ -40,21 +49,11 @@ def fitting_vectors(Z: ArrayLike) -> Floats:
 
     So sums round the same way, and seeded choices pick the same rows, whatever the order of the file.
     """
-    exact = _exact(as_vectors(Z))
-    return exact[np.argsort(row_hashes(exact), kind="stable")]
-
-
-def labelled_rows(Z: NDArray[np.floating], confidence: Floats, correct: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return vectors to learn from with their labels, in an order that does not depend on the order of the file."""
-    exact = _exact(Z)
-    order = np.lexsort([correct, confidence, row_hashes(exact)])
-    return exact[order], confidence[order], correct[order]
-
-
-def _exact(Z: NDArray[np.floating]) -> Floats:
-    for rows, block in portions(Z):
+    matrix = as_vectors(Z)
+    for rows, block in portions(matrix):
         require_finite(block, range(rows.start, rows.stop))
-    return Z.astype(np.float64) + 0.0  # -0.0 equals 0.0 but has other bits
+    exact = matrix.astype(np.float64) + 0.0  # -0.0 equals 0.0 but has other bits
+    return exact[np.argsort(row_hashes(exact), kind="stable")]
 
 
 def portions(Z: NDArray[np.floating], n_rows: int = 4096) -> Iterator[tuple[slice, Floats]]:
@@ -83,15 +82,3 @@ def row_hashes(Z: Floats) -> Hashes:
     bits = bits ^ (bits >> np.uint64(32))
     bits *= mix(np.arange(Z.shape[1], dtype=np.uint64)) | np.uint64(1)
     return mix(bits.sum(axis=1, dtype=np.uint64))
-
-
-def _as_floats(Z: ArrayLike) -> NDArray[np.floating]:
-    try:
-        array = np.asarray(Z)
-        if array.dtype.kind == "O" and array.ndim == 1:  # a column of lists
-            array = np.array([*array], dtype=np.float64)
-        if array.dtype.kind in "biufO":
-            return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InputError("the vectors are not all numbers, as many in every row; expected a matrix of them.") from None
-    raise InputError(f"the vectors are of type {array.dtype}; expected numbers, such as the rows of an embedding.")

@@ -62,25 +62,6 @@ class Certification:
 
 
 @dataclass(frozen=True)
-class Reachable:
-    """Whether a lower target can be certified on the same rows.
-
-    accuracy, alpha : the target, and the probability to miss it; the alphas of all such targets add up to the requested
-        one, so any of them may be chosen.
-    threshold : for all rows; None if there is none, or one for each group.
-    coverage : the share of the rows that is answered.
-    certified, of : number of groups with a threshold, and number of groups; without groups, of 1.
-    """
-
-    accuracy: float
-    alpha: float
-    threshold: float | None
-    coverage: float
-    certified: int
-    of: int
-
-
-@dataclass(frozen=True)
 class CertifiedThreshold:
     """Thresholds that all hold at once with probability 1 - alpha.
 
@@ -89,7 +70,8 @@ class CertifiedThreshold:
     pilot_rows : number of rows that only chose the start.
     dropped : number of rows left out because their question has another row.
     ungrouped : number of rows in no group.
-    reachable : lower targets, if :meth:`qacal.QACalibrator.choose_threshold` could certify nothing.
+    reachable : lower targets on the same rows, if :meth:`qacal.QACalibrator.choose_threshold` could certify nothing.
+        Their alphas add up to the requested one, so any of them may be chosen.
     """
 
     accuracy: float
@@ -99,7 +81,7 @@ class CertifiedThreshold:
     pilot_rows: int
     dropped: int
     ungrouped: int
-    reachable: tuple[Reachable, ...] = ()
+    reachable: tuple[CertifiedThreshold, ...] = ()
 
     @property
     def threshold(self) -> float | None:
@@ -122,6 +104,11 @@ class CertifiedThreshold:
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
 
+    @property
+    def coverage(self) -> float:
+        """The share of the test rows that is answered."""
+        return sum(part.accepted for part in self.parts) / max(self.rows, 1)
+
     def rule(self) -> DecisionRule:
         about = {"kind": "certified", "accuracy": self.accuracy, "alpha": self.alpha, "rows": self.rows}
         if self.is_grouped:
@@ -133,18 +120,16 @@ class CertifiedThreshold:
 
 
 def certified_threshold(
-    y_true: ArrayLike | Tally,
-    y_prob: ArrayLike | None = None,
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
     *,
-    accuracy: float | None = None,
-    risk: float | None = None,
+    accuracy: float,
     alpha: float = 0.1,
     groups: ArrayLike | None = None,
     known_groups: Sequence[Any] | None = None,
     ids: ArrayLike | None = None,
     candidates: ArrayLike = CANDIDATES,
     others: Tally | Forecasts | None = None,
-    seed: int = 0,
 ) -> CertifiedThreshold:
     r"""Return the lowest threshold with the target accuracy of accepted answers, with probability :math:`1 - \alpha`.
 
@@ -153,9 +138,8 @@ def certified_threshold(
 
     Parameters
     ----------
-    y_true, y_prob : a label and a score per row, both in [0, 1]; or instead of both a tally with at most one row per
-        question.
-    accuracy, risk : the target, or one minus it; give one of them.
+    y_true, y_prob : a label and a score per row, both in [0, 1].
+    accuracy : the target.
     groups : a label per row: then every group has its own threshold, at alpha divided by the number of groups.
     known_groups : the groups that alpha is divided by, also groups without rows; by default the groups of the rows.
     ids : the question's id; one row of each question is kept.
@@ -163,7 +147,6 @@ def certified_threshold(
         thousandths above 0.9.
     others : a tally of other rows, such as those of a fit, which only choose the start. By default an eighth of the
         rows does.
-    seed : selects that eighth.
 
     Examples
     --------
@@ -180,15 +163,12 @@ def certified_threshold(
     >>> few.threshold, few.parts[0].rows_needed
     (None, 216)
     """
-    target = target_accuracy(accuracy, risk)
+    target = target_accuracy(accuracy)
     check_alpha(alpha)
     grid = np.unique(unit_values(candidates, "candidates"))
-    if isinstance(y_true, Tally):
-        tally, dropped = _independent(y_true, (y_prob, groups, ids)), 0
-    else:
-        h, t, column, hashes, dropped = one_row_per_question(y_true, y_prob, groups, ids)
-        n_blocks = _PILOT_PARTS if others is None else 1
-        tally = Tally.of(at_candidates(h, grid), t, groups=column, ids=hashes, n_blocks=n_blocks, seed=seed)
+    h, t, column, hashes, dropped = one_row_per_question(y_true, y_prob, groups, ids)
+    n_blocks = _PILOT_PARTS if others is None else 1
+    tally = Tally.of(at_candidates(h, grid), t, groups=column, ids=hashes, n_blocks=n_blocks)
     tested, expected, pilot_rows = _without_pilot(tally, others)
     is_grouped, cells = tally.grouping is not None, cells_of(tested)
     names = list(dict.fromkeys(cells_of(tally) if known_groups is None else known_groups)) if is_grouped else [None]
@@ -213,26 +193,11 @@ def lower_targets(accuracy: float) -> list[float]:
     return [step / 20 for step in steps][:6]
 
 
-def as_reachable(certified: CertifiedThreshold) -> Reachable:
-    """Return the summary of a certificate for a lower target."""
-    return Reachable(
-        accuracy=certified.accuracy,
-        alpha=certified.alpha,
-        threshold=None if certified.is_grouped else certified.threshold,
-        coverage=sum(part.accepted for part in certified.parts) / max(certified.rows, 1),
-        certified=sum(part.threshold is not None for part in certified.parts),
-        of=len(certified.parts),
-    )
-
-
-def target_accuracy(accuracy: float | None, risk: float | None) -> float:
-    """Return the target accuracy, given as an accuracy or as a risk."""
-    if (accuracy is None) == (risk is None):
-        raise InputError("give an accuracy (such as 0.9) or a risk (such as 0.1), one of the two.")
-    name, value = ("accuracy", accuracy) if risk is None else ("risk", risk)
-    if not is_number(value, 0, 1) or value in (0, 1):
-        raise InputError(f"{name} is {shown(value)}; expected a number between 0 and 1, such as 0.9.")
-    return float(value if risk is None else 1 - value)
+def target_accuracy(accuracy: float | None) -> float:
+    """Return a target accuracy; raise unless it is a number between 0 and 1."""
+    if not is_number(accuracy, 0, 1) or accuracy in (0, 1):
+        raise InputError(f"accuracy is {shown(accuracy)}; expected a number between 0 and 1, such as 0.9.")
+    return float(accuracy)
 
 
 def lowest_rejected(p_values: Floats, start: int, alpha: float) -> int | None:
@@ -263,10 +228,12 @@ def _certification(group: Any, curve: ThresholdCurve, start: int, target: float,
         else:
             # The estimate is unknown, or no more than these rows, which were not enough.
             outlook = "unclear"
-    # Without a threshold nothing is accepted, as after the end of the curve.
-    chosen = curve.at(len(p_values) if lowest is None else lowest)
-    accepted, withheld = int(chosen.accepted.sum()), curve.all_right - float(chosen.right.sum())
-    low, high = chosen.intervals()
+    # Without a threshold nothing is accepted.
+    accepted, right, low, high = 0, 0.0, 0.0, 1.0
+    if lowest is not None:
+        accepted, right = int(curve.accepted[lowest]), float(curve.right[lowest])
+        low, high = (float(ends[lowest]) for ends in curve.intervals())
+    withheld = curve.all_right - right
     return Certification(
         group=group,
         threshold=None if lowest is None else float(curve.threshold[lowest]),
@@ -276,9 +243,9 @@ def _certification(group: Any, curve: ThresholdCurve, start: int, target: float,
         rows=curve.rows,
         accepted=accepted,
         coverage=accepted / max(curve.rows, 1),
-        accuracy=float(chosen.accuracy[0]) if accepted else None,
-        low=float(low[0]) if accepted else 0.0,
-        high=float(high[0]) if accepted else 1.0,
+        accuracy=right / accepted if accepted else None,
+        low=low,
+        high=high,
         withheld=withheld,
         withheld_share=withheld / curve.all_right if curve.all_right else 0.0,
         rows_needed=needed,
@@ -287,7 +254,7 @@ def _certification(group: Any, curve: ThresholdCurve, start: int, target: float,
 
 
 def one_row_per_question(
-    y_true: ArrayLike, y_prob: ArrayLike | None, groups: Any = None, ids: Any = None
+    y_true: ArrayLike, y_prob: ArrayLike, groups: Any = None, ids: Any = None
 ) -> tuple[Floats, Floats, Any, Any, int]:
     """Return scores, labels, groups and hashes with one row of each question, and how many rows were left out."""
     t, h = ordered(y_true, y_prob)
@@ -301,16 +268,6 @@ def one_row_per_question(
     kept = one_of_each(hashes, h, t, *([] if column is None else [column.code]))
     column = None if column is None else column.take(kept)
     return h[kept], t[kept], column, hashes[kept], int((~kept).sum())
-
-
-def _independent(tally: Tally, others: tuple[Any, ...]) -> Tally:
-    """Return a tally of independent rows, or raise an error."""
-    if any(argument is not None for argument in others):
-        raise InputError("a tally already holds y_prob, groups and ids; pass it alone.")
-    if tally.is_clustered or tally.is_weighted:
-        what = "several rows of one question" if tally.is_clustered else "weights"
-        raise InputError(f"this tally has {what}; a threshold needs independent rows without weights.")
-    return tally.without_ties() if tally.grouping is None else tally.flat().without_ties()
 
 
 def _without_pilot(tally: Tally, others: Tally | Forecasts | None) -> tuple[Tally, Forecasts, int]:

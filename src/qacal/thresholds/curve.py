@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,11 +72,6 @@ class ThresholdCurve:
         hoeffding = np.where(mean > accuracy, np.exp(-self.accepted * relative_entropy(mean, accuracy)), 1.0)
         bentkus = np.e * binomial_tail(np.floor(self.right), self.accepted, accuracy)
         return np.minimum(hoeffding, bentkus)
-
-    def at(self, place: int) -> ThresholdCurve:
-        """Return one point of the curve."""
-        one = slice(place, place + 1)
-        return replace(self, threshold=self.threshold[one], accepted=self.accepted[one], right=self.right[one])
 
     def to_polars(self) -> pl.DataFrame:
         """Return the curve as a table with a row for each threshold."""

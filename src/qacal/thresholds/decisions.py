@@ -10,8 +10,7 @@ import numpy as np
 
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
-from qacal.parameters import is_number
-from qacal.storage import require
+from qacal.parameters import is_number, require
 
 KINDS = ("certified", "cheapest", "given")
 """How a threshold was chosen: with a guarantee, by cost, or by hand."""
@@ -56,7 +55,7 @@ class DecisionRule:
         decision = np.where(evidence.calibrated >= threshold, "answer", "abstain").tolist()
         return replace(evidence, decision=decision, threshold=threshold)
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         """Raise an error for a rule of an unknown kind; it may come from a file."""
         require(
             self.about.get("kind") in KINDS, f"the threshold is about {self.about!r:.80}; expected a kind of {KINDS}."

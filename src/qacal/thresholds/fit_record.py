@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from qacal.storage import require, require_between, require_columns, rises
+from qacal.parameters import Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Floats, Hashes, Ints
 from qacal.tally.ids import mix
 
@@ -35,13 +35,13 @@ class FitRecord:
     score, rows, right : of each cell, the score, the number of rows with it, and the number of correct ones.
     """
 
-    questions: Ints
-    texts: Ints
+    questions: Annotated[Ints, Axes("questions"), Rising()]
+    texts: Annotated[Ints, Axes("texts"), Rising()]
     groups: tuple[Any, ...]
-    offset: Ints
-    score: Floats
-    rows: Floats
-    right: Floats
+    offset: Annotated[Ints, Offsets("cells")]
+    score: Annotated[Floats, Axes("cells"), Between(0, 1), Rising(within="offset")]
+    rows: Annotated[Floats, Axes("cells"), Between(0, 2**53)]
+    right: Annotated[Floats, Axes("cells"), Between(0, 2**53)]
 
     def known(self, ids: Hashes | None, texts: Hashes | None = None) -> int:
         """Return how many of these questions are in the sample: none, if the fit had other questions.
@@ -70,24 +70,10 @@ class FitRecord:
         every = [Forecast(self.score[piece], self.rows[piece], self.right[piece]) for piece in pieces]
         return Forecasts(every[0], dict(zip(self.groups, every[1:], strict=True)))
 
-    def validate(self) -> None:
-        """Raise an error for values that :func:`remembered` cannot have made; they may come from a file."""
-        require_columns(len(self.questions.ravel()), questions=self.questions)
-        is_sample = len(self.questions) <= _MOST and rises(self.questions)
-        require_columns(len(self.texts.ravel()), texts=self.texts)
-        is_sample &= len(self.texts) <= _MOST and rises(self.texts)
-        require(is_sample, "the questions of the fit must be few and rise.")
-        require(len({*self.groups}) == len(self.groups), "the cells of a group are given twice.")
-        cells = len(self.score.ravel())
-        require_columns(cells, score=self.score, rows=self.rows, right=self.right)
-        require_columns(len(self.groups) + 2, offset=self.offset)
-        is_cut = self.offset[0] == 0 and self.offset[-1] == cells and bool((np.diff(self.offset) >= 0).all())
-        require(is_cut, f"offset must rise from 0 to {cells}, and does not.")
-        require_between(0, 1, score=self.score)
-        require_between(0, 2**53, rows=self.rows, right=self.right)
+    def _validate(self) -> None:
+        has_each = len({*self.groups}) == len(self.groups) == len(self.offset) - 2
+        require(has_each, "the record of a fit has the cells of all rows, and of each group once.")
         require(bool((self.right <= self.rows).all()), "more rows are correct than there are rows.")
-        for start, stop in pairwise(self.offset.tolist()):
-            require(rises(self.score[start:stop]), "the scores of a group must rise.")
 
 
 def sample(ids: Hashes) -> Ints:

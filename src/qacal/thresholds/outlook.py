@@ -148,18 +148,10 @@ def rows_needed(curve: ThresholdCurve, accuracy: float) -> float:
 
 def _accepted_needed(about: float, mean: float, accuracy: float, alpha: float) -> int:
     """Return the exact number of accepted rows, near an approximate one."""
-    rows = np.unique(np.maximum(np.ceil(about * np.geomspace(0.6, 1.7, 33)), fewest_rows(accuracy, alpha)))
-    power = binomial_tail(_passing(rows, accuracy, alpha), rows, mean)
-    return int(rows[np.argmax(power >= _POWER)] if (power >= _POWER).any() else rows[-1])
-
-
-def _passing(rows: Floats, accuracy: float, alpha: float) -> Floats:
-    """Return the fewest correct answers that pass the test, for each number of rows."""
     from scipy import special
 
-    # A continuous solution of P(Bin <= c) = 1 - alpha; rounding may be wrong by one.
-    about = np.ceil(special.bdtrik(1 - alpha, rows, accuracy))
-    tries = about + np.array([[0.0], [1.0], [2.0]])
-    passes = binomial_tail(np.minimum(tries, rows), rows, accuracy) <= alpha
-    fewest = np.where(passes[0], tries[0], np.where(passes[1], tries[1], tries[2]))
-    return np.asarray(np.minimum(fewest, rows))
+    rows = np.unique(np.maximum(np.ceil(about * np.geomspace(0.6, 1.7, 33)), fewest_rows(accuracy, alpha)))
+    # The fewest correct answers that pass the test: one more than the least c with P(Bin <= c) >= 1 - alpha.
+    passing = np.minimum(np.ceil(special.bdtrik(1 - alpha, rows, accuracy)) + 1, rows)
+    power = binomial_tail(passing, rows, mean)
+    return int(rows[np.argmax(power >= _POWER)] if (power >= _POWER).any() else rows[-1])

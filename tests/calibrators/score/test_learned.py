@@ -19,6 +19,7 @@ from qacal import InputError, NotFittedError
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.kernel import fit_kernel
 from qacal.storage import flatten, save, unflatten
+from tests.rebuilt import rebuilt
 from tests.sizes import examples
 
 
@@ -248,7 +249,6 @@ def test_saved_scores_come_back_as_they_were():
     ):
         plain, arrays = flatten(fitted, [LearnedScore])
         again = unflatten(LearnedScore, json.loads(json.dumps(plain, allow_nan=False)), arrays, [LearnedScore])
-        again.validate()
         np.testing.assert_array_equal(again.predict(asked), fitted.predict(asked))
         assert (again.tried_, again.chosen, again.rows_) == (fitted.tried_, fitted.chosen, fitted.rows_)
         assert again._needs == fitted._needs
@@ -268,12 +268,12 @@ def test_scores_that_no_fit_makes_are_refused():
         (changed(confidences=()), "read inputs that its parameters do not name"),
         (changed(text=False), "read inputs that its parameters do not name"),
         (changed(columns=("embedding",)), "columns is"),
-        (changed(rows_=0), "rests on 0 rows"),
+        (changed(rows_=0), "rows_ is 0; expected 1 to"),
         (changed(tried_=tuple(replace(trial, is_chosen=True) for trial in tried)), "must be the chosen one"),
-        (changed(maps_=replace(maps, coefficients=maps.coefficients * 1e60)), r"effects\[0\] is"),
-        (changed(maps_=replace(maps, coefficients=np.zeros(3))), "coefficients has shape"),
-        (changed(maps_=replace(maps, words=np.zeros(3))), "words has shape"),
-        (changed(maps_=replace(maps, signals=replace(signals, text=kernel))), "mean has shape"),
+        (changed(maps_=replace(maps, coefficients=maps.coefficients * 1e60)), r"coefficients\[0\] is"),
+        (changed(maps_=replace(maps, coefficients=np.zeros(3))), "one effect for each term and word"),
+        (changed(maps_=replace(maps, words=np.zeros(3))), "one effect for each term and word"),
+        (changed(maps_=replace(maps, signals=replace(signals, text=kernel))), "axes has shape"),
     ):
         with pytest.raises(InputError, match=match):
-            bad.validate()
+            rebuilt(bad)

@@ -9,6 +9,7 @@ from qacal.calibrators import PlattScaling
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.pooled import fit_pooled
 from qacal.tally.isotonic import isotonic_shape
+from tests.rebuilt import rebuilt
 
 NAN = np.nan
 
@@ -95,7 +96,7 @@ def test_a_confidence_that_every_row_lacks_changes_nothing(kind):
     h[:, 1] = NAN
     alone = fit_pooled(h[:, :1], y, kind)
     both = fit_pooled(h, y, kind)
-    both.validate()
+    rebuilt(both)
     np.testing.assert_allclose(expit(both.logits(h)), expit(alone.logits(h[:, :1])), atol=0.02)
     assert np.isfinite(both.logits(np.array([[0.3, 0.9], [1.0, 0.0]]))).all()
 
@@ -106,7 +107,7 @@ def test_a_confidence_that_every_row_lacks_changes_nothing(kind):
 def test_few_rows_of_one_label(kind, label, n):
     h = np.linspace(0, 1, n)[:, None]
     pooled = fit_pooled(h, np.full(n, label), kind)
-    pooled.validate()
+    rebuilt(pooled)
     assert np.isfinite(pooled.logits(np.array([[0.0], [0.5], [1.0]]))).all()
 
 

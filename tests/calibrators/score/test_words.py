@@ -7,6 +7,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from qacal.calibrators.score.texts import PairTexts
 from qacal.calibrators.score.words import Vocabulary, fit_vocabulary
+from tests.rebuilt import rebuilt
 
 SENTENCES = st.lists(
     st.lists(st.sampled_from(["ant", "bee", "cow", "dog", "eel"]), max_size=8).map(" ".join), min_size=2
@@ -62,7 +63,7 @@ def test_a_vocabulary_of_answers_alone():
     assert isinstance(vocabulary, Vocabulary)
     assert vocabulary.questions == 0
     np.testing.assert_array_equal(matrix, [[1], [1]])
-    vocabulary.validate()
+    rebuilt(vocabulary)
 
 
 def test_rows_are_taken_and_weighed_as_scipy_does():

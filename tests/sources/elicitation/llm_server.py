@@ -115,9 +115,6 @@ def other_server(kind, request, headers):
         return 400, b'{"error":' + b"[" * 50_000 + b"]" * 50_000 + b"}", {}
     if kind == "bomb":
         return 200, bomb(), {"content-encoding": "gzip"}
-    if kind == "wordy":
-        body = json.dumps(completion(request, request["messages"][-1]["content"]) | {"about": " " * 2**21})
-        return 200, gzip.compress(body.encode(), 1), {"content-encoding": "gzip"}
     if kind == "quota":
         error = {"message": "You exceeded your current quota.", "type": "insufficient_quota"}
         return 429, json.dumps({"error": error}).encode(), {}

@@ -43,13 +43,8 @@ READ = {
     "Highly Likely (90%)": 0.9,
     "Likely, since Paris is well known": 0.7,
     "Likely because Paris is well known": 0.7,
-    "Likely (Paris is the capital)": 0.7,
-    "Likely - Paris is the capital": 0.7,
     "Almost certain that it is correct.": 0.95,
-    "Highly likely that my answer is right": 0.9,
     "Highly likely to be correct": 0.9,
-    "Very good chance of being right": 0.8,
-    "Likely.\nParis is the capital.": 0.7,
     "Little chance that this is correct": 0.1,
 }
 

@@ -58,9 +58,7 @@ READ = {
     "10/10": 1.0,
     "8 (out of 10)": 0.8,
     "1/100": 0.01,
-    "1 because it is known": 1.0,
     "100 (certain)": 1.0,
-    "90% of the time": 0.9,
     # other notations
     "1e-2": 0.01,
     "9E-1": 0.9,
@@ -98,38 +96,18 @@ READ = {
     "I'd say about 85%": 0.85,
     "I’m 85% sure": 0.85,
     "My confidence is 0.7": 0.7,
-    "High (0.9)": 0.9,
-    "Very likely, 0.9": 0.9,
-    "0.9 (very high)": 0.9,
-    "0.6, since I am not certain": 0.6,
     "0.9 or so": 0.9,
-    "1 (certain)": 1.0,
-    "1, absolutely certain": 1.0,
-    "1 - I am completely sure": 1.0,
     "1 (100%)": 1.0,
-    "1 because this is a well known fact": 1.0,
     "1.0, since Paris is well known": 1.0,
-    "0 (no idea)": 0.0,
-    "0, I don't know": 0.0,
     "0.9 that it is correct": 0.9,
     "0.9 that my guess is right": 0.9,
-    "0.9 for sure": 0.9,
     "0.9 because it is the capital": 0.9,
     "0.9, as it is the capital": 0.9,
-    "0.1 (low)": 0.1,
-    "0.9 (High)": 0.9,
-    "0.9 off the top of my head": 0.9,
-    "0.9 if I remember correctly": 0.9,
     "0.9 likely": 0.9,
-    "0.9, Paris is the capital": 0.9,
-    "0.5 (coin flip)": 0.5,
-    "0.5, no idea": 0.5,
-    "0.4, not sure": 0.4,
     # several numbers that agree
     "0.9 (90%)": 0.9,
     "90% (0.9)": 0.9,
     "0.9 or 90%": 0.9,
-    "0.9, i.e. 9/10": 0.9,
     "0.67 (2/3)": 0.67,
     "0.9\n0.9": 0.9,
     # other scripts
@@ -258,9 +236,18 @@ NOT_READ = {
     "0.3 otherwise": Reason.UNCLEAR_NUMBER,
     "0.3 that I erred": Reason.UNCLEAR_NUMBER,
     "0.3 that I'm off": Reason.UNCLEAR_NUMBER,
+    "0.3 (not Paris)": Reason.UNCLEAR_NUMBER,
+    "0.6, since I am not certain": Reason.UNCLEAR_NUMBER,
+    "0.9, as a guess": Reason.UNCLEAR_NUMBER,
+    "0.9 because 0.1 is too low": Reason.UNCLEAR_NUMBER,
+    "because 0.9": Reason.UNCLEAR_NUMBER,
+    # marks, with words that may agree with them
+    "1 (certain)": Reason.UNCLEAR_NUMBER,
+    "1 because it is known": Reason.UNCLEAR_NUMBER,
+    "0 (no idea)": Reason.UNCLEAR_NUMBER,
     # several
     "0.9 or 0.5": Reason.SEVERAL_CONFIDENCES,
-    "0.7 to 0.9": Reason.SEVERAL_CONFIDENCES,
+    "0.7 to 0.9": Reason.UNCLEAR_NUMBER,
     "0.7 - 0.9": Reason.UNCLEAR_NUMBER,
     "0.7-0.9": Reason.UNCLEAR_NUMBER,
     "0.7–0.9": Reason.UNCLEAR_NUMBER,
@@ -349,28 +336,6 @@ def test_not_read(text):
     assert found.why == NOT_READ[text]
 
 
-@each(
-    "text",
-    [
-        "0.9 that it's Paris",
-        "0.9 (Paris)",
-        "0.9 for Paris",
-        "0.9 that the answer is Paris",
-        "0.9 it is Paris, since it is the capital",
-        "0.9 that Paris is correct",
-    ],
-)
-def test_the_answer_may_be_named(text):
-    assert read_probability(text, answer="Paris") == 0.9
-    for other in ("Lyon", ""):
-        assert isinstance(read_probability(text, answer=other), Malformed)
-
-
-@each("text", ["0.3 (not Paris)", "0.3 that it is not Paris", "0.3 that it isn't Paris"])
-def test_the_answer_may_be_denied(text):
-    assert read_probability(text, answer="Paris").why == Reason.UNCLEAR_NUMBER
-
-
 @each("text", ["0.9", "0.", "9", "1", "0.9 (9"])
 def test_a_number_that_may_have_been_cut(text):
     found = read_probability(text, is_cut=True)
@@ -405,7 +370,7 @@ FORMS = [
 HARMLESS = ["", "My confidence is ", "I'd say ", "roughly ", "about ", "= ", "$"]
 HARMFUL = ["maybe not ", "at least ", "not ", "1 - ", ">", "±", "-", "one minus "]
 AFTER = """
-    |(I am fairly sure)|because it is known|, since 1789|— the capital|[1]|or so|.|!|(not 0.1)|± 0.05|+|%|x|out of 1|/ 1
+    |(I am sure)|because it is known|, since 1789|— the capital|[1]|or so|.|!|(not 0.1)|± 0.05|+|%|x|out of 1|/ 1
     |/ 10|or more|,5|^2|:1|k|million|wrong
 """
 
@@ -416,7 +381,7 @@ def test_whatever_stands_around_it_what_is_read_was_meant(share):
     after = [joint + text for text in map(str.strip, AFTER.split("|")) for joint in ("", " ")]
     read = [read_probability(before + number + text) for before in HARMLESS for number in written for text in after]
     assert {found for found in read if isinstance(found, float)} == {share}
-    assert sum(isinstance(found, float) for found in read) > len(read) / 4
+    assert sum(isinstance(found, float) for found in read) > len(read) / 5
     turned = [read_probability(before + number + text) for before in HARMFUL for number in written for text in after]
     assert all(isinstance(found, Malformed) for found in turned)
 

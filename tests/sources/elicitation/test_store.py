@@ -89,18 +89,6 @@ def test_lists_may_be_json_as_they_are_in_csv(tmp_path):
     assert second.ground_truth == ("[sic]",)
 
 
-def test_a_refusal_of_token_probabilities_is_remembered_by_llm(tmp_path):
-    refused = {"model": "m", "messages": [], "logprobs": True}
-    without = {"model": "other", "messages": []}
-    with open_store(tmp_path / "run.db", to_write=True) as store:
-        store.keep(without, None, "status 400: 'logprobs' is unknown", 0.1)
-        assert store.logprobs_refusal("other") is None
-        store.keep(refused, None, "status 500: away", 0.1)
-        assert store.logprobs_refusal("m") is None
-        store.keep(refused, None, "status 400: Logprobs are not supported", 0.1)
-        assert store.logprobs_refusal("m") == "status 400: Logprobs are not supported"
-
-
 def test_a_failure_gives_way_to_a_reply(tmp_path):
     request = {"model": "m", "messages": []}
     with open_store(tmp_path / "run.db", to_write=True) as store:

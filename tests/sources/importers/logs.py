@@ -294,51 +294,40 @@ def deepeval_conversations(folder):
 def observation(number, case, **changes):
     return {
         "id": f"obs-{number}",
-        "trace_id": f"trace-{number}",
+        "traceId": f"trace-{number}",
         "type": "GENERATION",
         "name": "answer",
         "metadata": {"subject": case.subject, "expected": case.truth},
-        "input": json.dumps([{"role": "user", "content": case.question}]),
-        "output": json.dumps({"role": "assistant", "content": reply(case)}),
-        "provided_model_name": "llm",
+        "input": [{"role": "user", "content": case.question}],
+        "output": {"role": "assistant", "content": reply(case)},
+        "providedModelName": "llm",
         **changes,
     }
 
 
-def langfuse_score(number, value, **changes):
+def langfuse_score(number, value, *, of_trace=False, **changes):
+    """A score of an observation, or of its trace."""
+    observed = {"kind": "observation", "id": f"obs-{number}", "traceId": f"trace-{number}"}
     return {
         "id": f"score-{number}",
-        "trace_id": f"trace-{number}",
-        "observation_id": f"obs-{number}",
         "name": "correctness",
         "value": value,
-        "data_type": "NUMERIC",
-        "string_value": None,
+        "dataType": "NUMERIC",
         "source": "EVAL",
-        "updated_at": "2026-11-15 19:05:00.000000",
+        "updatedAt": "2026-11-15T19:05:00Z",
+        "subject": {"kind": "trace", "id": f"trace-{number}"} if of_trace else observed,
         **changes,
     }
 
 
-def langfuse(folder):
-    write_lines(folder / "observations_v2" / "a.jsonl", [observation(at, case) for at, case in enumerate(CASES)])
-    write_lines(folder / "scores" / "a.jsonl", [langfuse_score(at, case.correct) for at, case in enumerate(CASES)])
-    return [folder]
-
-
-def langfuse_api(folder):
-    """The same as the public API gives it: other names, rows under `data`, and what a score judges in `subject`."""
-    observations, scores = [], []
-    for at, case in enumerate(CASES):
-        row = observation(at, case, input=[{"role": "user", "content": case.question}])
-        row |= {"traceId": row.pop("trace_id"), "model": row.pop("provided_model_name")}
-        observations.append(row)
-        subject = {"kind": "observation", "id": f"obs-{at}", "traceId": f"trace-{at}"}
-        kept = {"id": f"score-{at}", "name": "correctness", "source": "EVAL", "updatedAt": "2026-11-15T19:05:00Z"}
-        scores.append({**kept, "dataType": "BOOLEAN", "value": bool(case.correct), "subject": subject})
-    write_json(folder / "observations.json", {"data": observations, "meta": {"cursor": None}})
-    write_json(folder / "scores.json", {"data": scores, "meta": {"cursor": None, "limit": 50}})
-    return [folder]
+def langfuse(folder, observations=None, scores=None):
+    if observations is None:
+        observations = [observation(at, case) for at, case in enumerate(CASES)]
+        scores = [langfuse_score(at, case.correct) for at, case in enumerate(CASES)]
+    paths = [write_json(folder / "observations.json", {"data": observations, "meta": {"cursor": None}})]
+    if scores:
+        paths.insert(0, write_json(folder / "scores.json", {"data": scores, "meta": {"cursor": None}}))
+    return paths
 
 
 def assessment(value, source="HUMAN", name="correctness", **changes):
@@ -351,90 +340,44 @@ def assessment(value, source="HUMAN", name="correctness", **changes):
     }
 
 
-def trace(number, case, **changes):
-    return {
+def trace(number, case, request=None, response=None, **changes):
+    """A trace as Trace.to_dict gives it; `request` and `response` are what the root span has."""
+    info = {
         "trace_id": f"tr-{number}",
         "state": "OK",
-        "request": json.dumps({"question": case.question}),
-        "response": json.dumps(reply(case)),
         "trace_metadata": {"mlflow.user": "ann", "subject": case.subject},
         "tags": {"mlflow.traceName": "answer", "model": "llm"},
         "assessments": [
             assessment("yes" if case.correct else "no"),
             {"assessment_name": "expected_response", "expectation": {"value": case.truth}},
         ],
-        **changes,
+        "request_preview": case.question[:5],
+        "response_preview": reply(case)[:5],
     }
+    root = {
+        "mlflow.spanInputs": json.dumps({"question": case.question}) if request is None else request,
+        "mlflow.spanOutputs": json.dumps(reply(case)) if response is None else response,
+    }
+    search = {"mlflow.spanInputs": '{"q": "no"}', "mlflow.spanOutputs": "nothing"}
+    spans = [{"parent_span_id": "1", "attributes": search}, {"parent_span_id": None, "attributes": root}]
+    return {"info": info | changes, "data": {"spans": spans}}
+
+
+def mlflow_json(folder):
+    return [write_json(folder / "traces.json", [trace(number, case) for number, case in enumerate(CASES)])]
+
+
+def _mlflow_frame():
+    """The columns that are used of what search_traces gives, and one of the others."""
+    traces = [trace(number, case) for number, case in enumerate(CASES)]
+    return [{"trace_id": whole["info"]["trace_id"], "trace": json.dumps(whole)} for whole in traces]
 
 
 def mlflow_lines(folder):
-    return [write_lines(folder / "traces.jsonl", [trace(number, case) for number, case in enumerate(CASES)])]
+    return [write_lines(folder / "traces.jsonl", _mlflow_frame())]
 
 
 def mlflow_parquet(folder):
-    """Nested columns as JSON text, as a frame with objects in it is usually written."""
-    rows = [trace(number, case) for number, case in enumerate(CASES)]
-    nested = [{k: v if isinstance(v, str) else json.dumps(v) for k, v in row.items()} for row in rows]
     path = folder / "traces.parquet"
-    pl.DataFrame(nested).write_parquet(path)
-    return [path]
-
-
-# HELM
-
-
-def helm_state(number, case, **changes):
-    return {
-        "instance": {
-            "input": {"text": case.question},
-            "references": [
-                {"output": {"text": case.truth}, "tags": ["correct"]},
-                {"output": {"text": "neither"}, "tags": []},
-            ],
-            "split": "test",
-            "id": f"id{number}",
-        },
-        "train_trial_index": 0,
-        "output_mapping": {"A": case.answer, "B": "neither"},
-        "request": {"model": "org/llm", "prompt": f"Question: {case.question}\nAnswer:"},
-        "result": {"success": True, "completions": [{"text": " A", "logprob": math.log(case.confidence)}]},
-        **changes,
-    }
-
-
-def helm_stats(number, case, **means):
-    means = {"max_prob": case.confidence, "logprob": math.log(case.confidence), "exact_match": case.correct, **means}
-    stats = [{"name": {"name": name, "split": "test"}, "count": 1, "mean": mean} for name, mean in means.items()]
-    return {"instance_id": f"id{number}", "train_trial_index": 0, "stats": stats}
-
-
-def helm(folder, states=None, stats=None):
-    run = folder / "mmlu_subject=law"
-    numbered = list(enumerate(CASES))
-    states = [helm_state(number, case) for number, case in numbered] if states is None else states
-    stats = [helm_stats(number, case) for number, case in numbered] if stats is None else stats
-    spec = {"name": "mmlu:subject=law,model=org_llm", "scenario_spec": {"args": {"field": "law"}}}
-    write_json(run / "run_spec.json", spec)
-    write_json(run / "scenario_state.json", {"adapter_spec": {"method": "generation"}, "request_states": states})
-    write_json(run / "per_instance_stats.json", stats)
-    return [folder]
-
-
-# Tables
-
-
-def table_csv(folder):
-    rows = [
-        {
-            "user_input": case.question,
-            "response": case.answer,
-            "score": 100 * case.confidence,
-            "grade": 5 * case.correct,
-            "reference": case.truth,
-            "subject": case.subject,
-        }
-        for case in CASES
-    ]
-    path = folder / "table.csv"
-    pl.DataFrame(rows).write_csv(path)
+    pl.DataFrame(_mlflow_frame()).write_parquet(path)
     return [path]

@@ -37,26 +37,17 @@ def test_every_kind_of_file_is_read_as_records(ending, tmp_path):
 
 
 def test_standard_output_has_the_rows_and_nothing_else(tmp_path):
-    out = ok("import", "auto", *logs.deepeval(tmp_path), "-o", "-")
+    out = ok("import", "deepeval", *logs.deepeval(tmp_path), "-o", "-")
     assert [json.loads(line)["question"] for line in out.splitlines()] == [case.question for case in CASES]
 
 
 def test_options_reach_the_importer(tmp_path):
-    (path,) = logs.table_csv(tmp_path)
-    mapped = [
-        f"{name}={own}" for name, own in (("question", "user_input"), ("answer", "response"), ("correct", "grade"))
-    ]
-    columns = [part for pair in (*mapped, "confidence=score") for part in ("--column", pair)]
-    out = ok("import", "table", path, "-o", "-", *columns, "--percent", "--correct-at", "2.5", "--model", "llm")
-    first = json.loads(out.splitlines()[0])
-    assert (first["confidence"], first["correct"], first["model"]) == (0.95, 1.0, "llm")
-
-
-def test_a_reference_may_be_called_answer(tmp_path):
-    path = write_lines(tmp_path / "rows.jsonl", [{"q": "2+2?", "answer": "4", "reply": "5", "confidence": 0.5}])
-    columns = [part for pair in ("question=q", "answer=reply", "ground_truth=answer") for part in ("--column", pair)]
-    row = json.loads(ok("import", "table", path, "-o", "-", *columns))
-    assert (row["question"], row["answer"], row["ground_truth"]) == ("2+2?", "5", "4")
+    metrics = [{"name": "Grade", "success": False, "score": 3}]
+    case = logs.deepeval_case(0, CASES[0], metricsData=metrics, metadata={"confidence": 95})
+    path = logs.write_json(tmp_path / "test_run_1.json", {"testCases": [case]})
+    options = ("--percent", "--metric", "Grade", "--correct-at", "2.5", "--model", "llm")
+    row = json.loads(ok("import", "deepeval", path, "-o", "-", *options))
+    assert (row["confidence"], row["correct"], row["model"]) == (0.95, 1.0, "llm")
 
 
 def test_the_source_of_confidence_is_spelled_with_a_hyphen(tmp_path):
@@ -102,54 +93,42 @@ def test_a_failed_import_leaves_what_was_there(tmp_path):
     path = write_eval(tmp_path / "quiz.eval", [sample(0, CASES[0], scores=scores)])
     code, _, err = run("import", "inspect", path, "-o", out)
     assert code == 1
-    assert "there are several scorers: match, includes. Choose one with --scorer." in err
+    assert "there are several scorers: match, includes. Choose one with --metric." in err
     assert out.read_text() == "before\n"
     assert sorted(tmp_path.iterdir()) == [path, out]
 
 
+def confident(folder, *numbers):
+    """A log with these confidences in its metadata."""
+    cases = [logs.deepeval_case(at, CASES[0], metadata={"confidence": number}) for at, number in enumerate(numbers)]
+    return logs.write_json(folder / "test_run_1.json", {"testCases": cases})
+
+
 def test_a_scale_that_is_none_writes_nothing_and_says_what_to_type(tmp_path):
-    rows = [{"question": f"{n}?", "answer": "a", "confidence": n, "correct": 1} for n in (95, 80, 1, 0, 60, 1)]
-    path, out = write_lines(tmp_path / "rows.jsonl", rows), tmp_path / "records.jsonl"
-    code, _, err = run("import", "table", path, "-o", out)
+    path, out = confident(tmp_path, 95, 80, 1, 0, 60, 1), tmp_path / "records.jsonl"
+    code, _, err = run("import", "deepeval", path, "-o", out)
     assert code == 1
-    assert "3 numbers lie outside (from 60 to 95)" in err
+    assert "is 95; expected 0 to 1" in err
     assert "pass --percent" in err
     assert list(tmp_path.iterdir()) == [path]
-    ok("import", "table", path, "-o", out, "--percent")
+    ok("import", "deepeval", path, "-o", out, "--percent")
     assert [json.loads(line)["confidence"] for line in out.read_text().splitlines()] == [0.95, 0.8, 0.01, 0, 0.6, 0.01]
 
 
 def test_fractions_are_not_taken_for_percents(tmp_path):
-    rows = [{"question": f"{n}?", "answer": "a", "confidence": n / 20, "correct": 1} for n in range(21)]
-    path, out = write_lines(tmp_path / "rows.jsonl", rows), tmp_path / "records.jsonl"
-    code, _, err = run("import", "table", path, "-o", out, "--percent")
+    path, out = confident(tmp_path, *(n / 20 for n in range(21))), tmp_path / "records.jsonl"
+    code, _, err = run("import", "deepeval", path, "-o", out, "--percent")
     assert code == 1
     assert "no confidence is above 1, so these are not percents; leave out --percent" in err
     assert list(tmp_path.iterdir()) == [path]
-    ok("import", "table", path, "-o", out)
+    ok("import", "deepeval", path, "-o", out)
 
 
 def test_fractions_among_percents_are_refused(tmp_path):
-    rows = [{"question": f"{n}?", "answer": "a", "confidence": 0.7 if n % 2 else 80, "correct": 1} for n in range(20)]
-    path, out = write_lines(tmp_path / "rows.jsonl", rows), tmp_path / "records.jsonl"
-    code, _, err = run("import", "table", path, "-o", out, "--percent")
+    path, out = confident(tmp_path, *(0.7 if n % 2 else 80 for n in range(20))), tmp_path / "records.jsonl"
+    code, _, err = run("import", "deepeval", path, "-o", out, "--percent")
     assert code == 1
     assert "10 of 20 confidences lie between 0 and 1, and others reach 80: fractions among percents." in err
-
-
-def test_words_are_imported_as_what_they_stand_for(tmp_path):
-    rows = [{"question": f"{n}?", "answer": "a", "confidence": word} for n, word in enumerate(["High", "low", 0.5])]
-    path, out = write_lines(tmp_path / "rows.jsonl", rows), tmp_path / "records.jsonl"
-    ok("import", "table", path, "-o", out, "--expression", "high=0.85", "--expression", "LOW=.2")
-    assert [json.loads(line)["confidence"] for line in out.read_text().splitlines()] == [0.85, 0.2, 0.5]
-
-
-def test_grades_are_told_from_percents(tmp_path):
-    rows = [{"question": f"{n}?", "answer": "a", "confidence": n % 11} for n in range(20)]
-    path = write_lines(tmp_path / "rows.jsonl", rows)
-    code, _, err = run("import", "table", path, "-o", tmp_path / "records.jsonl")
-    assert code == 1
-    assert "None is above 10, so these may be grades" in err
 
 
 def test_a_row_that_unpacks_to_too_much_is_refused_unless_allowed(tmp_path):
@@ -163,7 +142,7 @@ def test_a_row_that_unpacks_to_too_much_is_refused_unless_allowed(tmp_path):
 def test_wrong_use_is_refused_before_the_work(tmp_path):
     (path,) = logs.lm_eval(tmp_path)
     assert "cannot tell the format" in run("import", "lm-eval", path, "-o", tmp_path / "records.xls")[2]
-    assert "lm-eval has no scorer to choose" in run("import", "lm-eval", path, "-o", "-", "--scorer", "x")[2]
+    assert "lm-eval has no observation to choose" in run("import", "lm-eval", path, "-o", "-", "--observation", "x")[2]
     assert "named twice" in run("import", "lm-eval", path, "-o", path)[2]
     assert "there is no format 'excel'" in run("import", "excel", path, "-o", "-")[2]
 

@@ -9,21 +9,9 @@ import pytest
 
 from qacal.errors import InputError
 from qacal.sources.importers import FORMATS, Selection, import_log
-from qacal.sources.importers.formats import detected
 from tests.sources.importers import logs
 from tests.sources.importers.logs import CASES
 
-RAGAS = Selection(
-    columns={
-        "question": "user_input",
-        "answer": "response",
-        "confidence": "score",
-        "correct": "grade",
-        "ground_truth": "reference",
-    },
-    percent=True,
-    correct_at=2.5,
-)
 LOGS = {
     "lm-eval": ("lm-eval", logs.lm_eval, "choice likelihood"),
     "lm-eval repeats": ("lm-eval", logs.lm_eval_repeats, "agreement"),
@@ -33,13 +21,11 @@ LOGS = {
     "promptfoo .json": ("promptfoo", logs.promptfoo_json, "stated"),
     "promptfoo .jsonl": ("promptfoo", logs.promptfoo_lines, "stated"),
     "langfuse": ("langfuse", logs.langfuse, "stated"),
-    "langfuse API": ("langfuse", logs.langfuse_api, "stated"),
+    "mlflow .json": ("mlflow", logs.mlflow_json, "stated"),
     "mlflow .jsonl": ("mlflow", logs.mlflow_lines, "stated"),
     "mlflow .parquet": ("mlflow", logs.mlflow_parquet, "stated"),
-    "helm": ("helm", logs.helm, "max_prob"),
     "deepeval": ("deepeval", logs.deepeval, "metadata"),
     "deepeval conversations": ("deepeval", logs.deepeval_conversations, "metadata"),
-    "table": ("table", logs.table_csv, "score"),
 }
 KINDS = list(LOGS)
 
@@ -47,7 +33,7 @@ KINDS = list(LOGS)
 def selection_of(kind, folder):
     if kind == "openai-batch":
         return Selection(labels=folder / "labels" / "labels.jsonl")
-    return RAGAS if kind == "table" else Selection()
+    return Selection()
 
 
 def imported(kind, folder, **options):
@@ -71,7 +57,7 @@ def test_the_same_answers_come_out(kind, tmp_path):
         assert row["confidence_source"] == LOGS[kind][2]
         assert row["correct"] == case.correct
         assert row["ground_truth"] == case.truth
-        assert kind == "helm" or row["subject"] == case.subject
+        assert row["subject"] == case.subject
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,6 +65,12 @@ def test_columns_are_of_the_same_types_everywhere(kind, tmp_path):
     schema = imported(kind, tmp_path).frame.schema
     assert list(schema)[:6] == ["id", "question", "answer", "confidence", "confidence_source", "correct"]
     assert list(schema.values())[:6] == [pl.String, pl.String, pl.String, pl.Float64, pl.String, pl.Float64]
+
+
+def test_columns_without_any_value_have_their_type(tmp_path):
+    path = logs.write_lines(tmp_path / "rows.jsonl", [logs.deepeval_case(0, CASES[0], metricsData=[], metadata={})])
+    schema = import_log("deepeval", [path], keep_unscored=True).frame.schema
+    assert (schema["confidence"], schema["confidence_source"], schema["correct"]) == (pl.Float64, pl.String, pl.Float64)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,15 +100,9 @@ def test_a_file_named_twice_is_refused(kind, tmp_path):
         import_log(format_, [*paths, paths[-1]], selection_of(kind, tmp_path))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "table"])
-def test_the_format_can_be_told(kind, tmp_path):
-    format_, write, _ = LOGS[kind]
-    assert detected(write(tmp_path)) == format_
-
-
 @pytest.mark.parametrize(
     "kind",
-    [kind for kind in KINDS if kind not in ("inspect .eval", "mlflow .parquet", "langfuse", "langfuse API", "helm")],
+    [kind for kind in KINDS if kind not in ("inspect .eval", "mlflow .parquet")],
 )
 def test_files_packed_with_gzip_are_read(kind, tmp_path):
     format_, write, _ = LOGS[kind]
@@ -203,17 +189,12 @@ def test_a_chat_of_several_turns_is_the_question_and_it_is_said(format_, tmp_pat
 def test_an_option_that_a_format_does_not_heed_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"deepeval has no filter to choose \(--filter\); it takes confidence-from"):
         import_log("deepeval", logs.deepeval(tmp_path), Selection(filter="strict"))
-    with pytest.raises(InputError, match="helm has no confidence from 'tokens'; it has max_prob, stated"):
-        import_log("helm", logs.helm(tmp_path), Selection(confidence_from="tokens"))
+    with pytest.raises(InputError, match="mlflow has no confidence from 'tokens'; it has metadata, stated"):
+        import_log("mlflow", logs.mlflow_lines(tmp_path), Selection(confidence_from="tokens"))
 
 
 def test_unknown_formats_and_files_say_what_there_is(tmp_path):
-    with pytest.raises(InputError, match="there is no format 'excel'; there are table, lm-eval"):
+    with pytest.raises(InputError, match="there is no format 'excel'; there are lm-eval"):
         import_log("excel", [tmp_path])
     with pytest.raises(InputError, match="does not exist"):
         import_log("lm-eval", [tmp_path / "nowhere.jsonl"])
-    strange = logs.write_lines(tmp_path / "strange.jsonl", [{"colour": "red", "size": 3}])
-    with pytest.raises(InputError, match=r"cannot tell the format; it has colour, size\. Name one of"):
-        import_log("auto", [strange])
-    with pytest.raises(InputError, match=r"several formats: .* looks like promptfoo; .* looks like deepeval"):
-        import_log("auto", [*logs.promptfoo_lines(tmp_path), *logs.deepeval(tmp_path)])

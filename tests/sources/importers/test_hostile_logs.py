@@ -24,9 +24,7 @@ WRITERS = {
     "openai-batch": ("openai-batch", logs.openai_batch),
     "promptfoo": ("promptfoo", logs.promptfoo_json),
     "langfuse": ("langfuse", logs.langfuse),
-    "langfuse API": ("langfuse", logs.langfuse_api),
-    "mlflow": ("mlflow", logs.mlflow_lines),
-    "helm": ("helm", logs.helm),
+    "mlflow": ("mlflow", logs.mlflow_json),
     "deepeval": ("deepeval", logs.deepeval),
     "deepeval conversations": ("deepeval", logs.deepeval_conversations),
 }

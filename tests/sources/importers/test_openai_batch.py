@@ -118,7 +118,7 @@ def test_a_question_that_was_asked_twice_has_one_id(tmp_path):
 def test_labels_on_another_scale_are_refused(tmp_path):
     labels = [{"custom_id": id_, "correct": grade} for id_, grade in (("a", 1), ("b", 5))]
     responses = [batch_response(id_, SAID) for id_ in "ab"]
-    with pytest.raises(InputError, match="the column 'correct' of the labels is not on a scale from 0 to 1"):
+    with pytest.raises(InputError, match="the column 'correct' of the labels is 5; expected 0 to 1"):
         imported(tmp_path, responses, labels=labels)
     assert imported(tmp_path, responses, labels=labels, correct_at=3).frame["correct"].to_list() == [0.0, 1.0]
 

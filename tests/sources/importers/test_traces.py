@@ -2,21 +2,18 @@
 
 import json
 
-import polars as pl
 import pytest
 
 from qacal.errors import InputError
 from qacal.sources.importers import Selection, import_log
-from tests.sources.importers.logs import CASES, assessment, langfuse_score, observation, trace, write_json, write_lines
+from tests.sources.importers import logs
+from tests.sources.importers.logs import CASES, assessment, langfuse_score, observation, trace, write_lines
 
 PARIS, FIVE, GOETHE = CASES
 
 
 def langfuse(folder, observations, scores=(), **selection):
-    paths = [write_lines(folder / "observations.jsonl", observations)]
-    if scores:
-        paths.append(write_lines(folder / "scores.jsonl", scores))
-    return import_log("langfuse", paths, Selection(**selection))
+    return import_log("langfuse", logs.langfuse(folder, observations, scores), Selection(**selection))
 
 
 def mlflow(folder, *traces, **selection):
@@ -27,16 +24,16 @@ def mlflow(folder, *traces, **selection):
 
 
 def test_a_score_of_the_trace_is_of_its_only_generation(tmp_path):
-    of_trace = langfuse_score(0, 0, observation_id=None)
-    span = observation(5, PARIS, type="SPAN", trace_id="trace-0")
+    of_trace = langfuse_score(0, 0, of_trace=True)
+    span = observation(5, PARIS, type="SPAN", traceId="trace-0")
     found = langfuse(tmp_path, [observation(0, PARIS), span], [of_trace])
     assert found.frame["correct"].to_list() == [0.0]
     assert found.account.dropped == {"it is not a generation, or has another name": 1}
 
 
 def test_a_score_of_a_trace_with_several_generations_is_of_none(tmp_path):
-    of_trace = langfuse_score(0, 0, observation_id=None)
-    search = observation(5, FIVE, trace_id="trace-0", name="search")
+    of_trace = langfuse_score(0, 0, of_trace=True)
+    search = observation(5, FIVE, traceId="trace-0", name="search")
     good = observation(1, FIVE)
     found = langfuse(tmp_path, [observation(0, PARIS), search, good], [of_trace])
     assert found.account.dropped == {"the score is of a trace with several generations (--observation chooses one)": 2}
@@ -45,14 +42,14 @@ def test_a_score_of_a_trace_with_several_generations_is_of_none(tmp_path):
 
 
 def test_the_score_of_the_observation_comes_first(tmp_path):
-    scores = [langfuse_score(0, 0, observation_id=None), langfuse_score(0, 1)]
+    scores = [langfuse_score(0, 0, of_trace=True), langfuse_score(0, 1)]
     assert langfuse(tmp_path, [observation(0, PARIS)], scores).frame["correct"].to_list() == [1.0]
 
 
 def test_people_come_before_judges_and_late_before_early(tmp_path):
-    judge = langfuse_score(0, 0, updated_at="2026-11-17 00:00:00")
-    person = langfuse_score(0, 1, source="ANNOTATION", updated_at="2026-11-16 00:00:00")
-    again = langfuse_score(0, 0.5, source="ANNOTATION", updated_at="2026-11-16 00:00:01")
+    judge = langfuse_score(0, 0, updatedAt="2026-11-17 00:00:00")
+    person = langfuse_score(0, 1, source="ANNOTATION", updatedAt="2026-11-16 00:00:00")
+    again = langfuse_score(0, 0.5, source="ANNOTATION", updatedAt="2026-11-16 00:00:01")
     for scores in ([judge, person, again], [again, person, judge]):
         row = langfuse(tmp_path, [observation(0, PARIS)], scores).frame.to_dicts()[0]
         assert (row["correct"], row["judge"]) == (0.5, "human")
@@ -62,11 +59,10 @@ def test_people_come_before_judges_and_late_before_early(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "correct"),
     [
-        ({"data_type": "BOOLEAN", "value": 1}, 1.0),
-        ({"data_type": "BOOLEAN", "value": 0, "string_value": "False"}, 0.0),
-        ({"data_type": "CATEGORICAL", "value": None, "string_value": "correct"}, 1.0),
-        ({"data_type": "CATEGORICAL", "value": None, "string_value": "wrong"}, 0.0),
-        ({"value": "0.25"}, 0.25),  # as CSV has it
+        ({"dataType": "BOOLEAN", "value": 1}, 1.0),
+        ({"dataType": "BOOLEAN", "value": 0, "stringValue": "False"}, 0.0),
+        ({"dataType": "CATEGORICAL", "value": None, "stringValue": "correct"}, 1.0),
+        ({"dataType": "CATEGORICAL", "value": None, "stringValue": "wrong"}, 0.0),
     ],
 )
 def test_kinds_of_scores(tmp_path, changes, correct):
@@ -76,9 +72,9 @@ def test_kinds_of_scores(tmp_path, changes, correct):
 
 def test_one_score_says_what_is_right(tmp_path):
     scores = [langfuse_score(0, 1), langfuse_score(0, 0.2, name="tone")]
-    with pytest.raises(InputError, match=r"there are several scores: correctness, tone\. Choose one with --score"):
+    with pytest.raises(InputError, match=r"there are several scores: correctness, tone\. Choose one with --metric"):
         langfuse(tmp_path, [observation(0, PARIS)], scores)
-    assert langfuse(tmp_path, [observation(0, PARIS)], scores, score="tone").frame["correct"].to_list() == [0.2]
+    assert langfuse(tmp_path, [observation(0, PARIS)], scores, metric="tone").frame["correct"].to_list() == [0.2]
 
 
 def test_observations_without_scores_are_not_judged(tmp_path):
@@ -98,13 +94,13 @@ def test_confidences_in_metadata_and_scores(tmp_path):
 def test_scores_and_confidences_on_another_scale_are_refused(tmp_path):
     observations = [observation(at, PARIS) for at in range(3)]
     grades = [langfuse_score(at, grade) for at, grade in enumerate((1, 5, 1))]
-    with pytest.raises(InputError, match=r"the score correctness is not on .*1 number lies outside \(5\)"):
+    with pytest.raises(InputError, match="the score correctness is 5; expected 0 to 1"):
         langfuse(tmp_path, observations, grades)
     sure = [langfuse_score(at, number, name="confidence") for at, number in enumerate((1, 95, 0))]
-    with pytest.raises(InputError, match=r"the confidence in the metadata is not on .*If these are percents"):
+    with pytest.raises(InputError, match=r"the confidence in the metadata is 95; .*If these are percents"):
         langfuse(tmp_path, observations, sure)
     rated = [trace(at, PARIS, assessments=[assessment(grade)]) for at, grade in enumerate((1, 4))]
-    with pytest.raises(InputError, match=r"the assessment correctness is not on .*\(4\).*--correct-at SCORE"):
+    with pytest.raises(InputError, match=r"the assessment correctness is 4; .*--correct-at SCORE"):
         mlflow(tmp_path, *rated)
     assert mlflow(tmp_path, *rated, correct_at=3).frame["correct"].to_list() == [0.0, 1.0]
 
@@ -139,16 +135,9 @@ def test_a_completion_that_was_cut_is_not_guessed_at(tmp_path, reason, confidenc
         assert import_log(format_, [path], keep_unscored=True).frame["confidence"].to_list() == [confidence]
 
 
-@pytest.mark.parametrize(("preview", "confidence"), [("Probability: 0.9...", None), ("Probability: 0.9", 0.9)])
-def test_a_preview_of_mlflow_may_be_cut(tmp_path, preview, confidence):
-    row = trace(0, PARIS, response=None, response_preview=f"Guess: Paris\n{preview}")
-    path = write_lines(tmp_path / "t.jsonl", [row])
-    assert import_log("mlflow", [path], keep_unscored=True).frame["confidence"].to_list() == [confidence]
-
-
 def test_a_wish_without_any_score_is_refused(tmp_path):
     with pytest.raises(InputError, match="there is no score 'correctness'; there is none"):
-        langfuse(tmp_path, [observation(0, PARIS)], score="correctness")
+        langfuse(tmp_path, [observation(0, PARIS)], metric="correctness")
 
 
 @pytest.mark.parametrize(
@@ -188,23 +177,6 @@ def test_a_question_that_is_json_stays_a_question(tmp_path):
         assert langfuse(tmp_path, [observation(0, PARIS, input=question)]).frame["question"].to_list() == [question]
 
 
-def test_exports_of_other_types(tmp_path):
-    """CSV has everything as text, and Parquet has maps as lists of keys and values."""
-    row = observation(0, PARIS)
-    pl.DataFrame([row | {"metadata": json.dumps(row["metadata"])}]).write_csv(tmp_path / "observations.csv")
-    as_map = [{"key": name, "value": value} for name, value in row["metadata"].items()]
-    pl.DataFrame([row | {"metadata": as_map}]).write_parquet(tmp_path / "observations.parquet")
-    write_json(tmp_path / "observations.json", [row])
-    pl.DataFrame([langfuse_score(0, 1)]).write_csv(tmp_path / "scores.csv")
-    frames = [
-        import_log("langfuse", [tmp_path / f"observations.{kind}", tmp_path / "scores.csv"]).frame
-        for kind in ("csv", "parquet", "json")
-    ]
-    assert frames[0]["subject"].to_list() == ["geography"]
-    assert frames[0].equals(frames[1])
-    assert frames[0].equals(frames[2])
-
-
 def test_scores_alone_are_no_rows(tmp_path):
     with pytest.raises(InputError, match="there are no observations among"):
         import_log("langfuse", [write_lines(tmp_path / "scores.jsonl", [langfuse_score(0, 1)])])
@@ -238,7 +210,7 @@ def test_one_assessment_says_what_is_right(tmp_path):
     one = trace(0, PARIS, assessments=[assessment(True), assessment("no", name="tone")])
     with pytest.raises(InputError, match=r"there are several assessments: correctness, tone\. Choose one with"):
         mlflow(tmp_path, one)
-    assert mlflow(tmp_path, one, assessment="tone").frame["correct"].to_list() == [0.0]
+    assert mlflow(tmp_path, one, metric="tone").frame["correct"].to_list() == [0.0]
     assert mlflow(tmp_path, trace(0, PARIS, assessments=[])).frame["correct"].to_list() == [None]
 
 
@@ -255,42 +227,10 @@ def test_where_mlflow_may_have_a_confidence(tmp_path):
     assert found["correct"].to_list() == [1.0] * 4
 
 
-def test_traces_as_whole_objects(tmp_path):
-    """What Trace.to_dict gives: previews are cut, the root span has all of it."""
-    spans = [
-        {"name": "search", "parent_id": "1", "attributes": {"mlflow.spanInputs": '{"q": "no"}'}},
-        {
-            "name": "answer",
-            "parent_id": None,
-            "attributes": {
-                "mlflow.spanInputs": json.dumps(
-                    {"messages": [{"role": "user", "content": "Capital?"}], "model": "llm-9"}
-                ),
-                "mlflow.spanOutputs": json.dumps(
-                    {"choices": [{"message": {"content": "Guess: Paris\nProbability: 0.9"}}]}
-                ),
-            },
-        },
-    ]
-    info = {
-        "trace_id": "tr-0",
-        "state": "OK",
-        "request_preview": '{"messages": [{"ro',
-        "response_preview": "Gue",
-        "assessments": [assessment("yes")],
-        "tags": {"team": "support"},
-    }
-    whole = {"info": info, "data": {"spans": spans}}
-    expected = ("tr-0", "Capital?", "Paris", 0.9, 1.0, "llm-9", "support")
-    names = ("trace_id", "question", "answer", "confidence", "correct", "model", "team")
-    for path in (
-        write_json(tmp_path / "list.json", [whole]),
-        write_json(tmp_path / "traces.json", {"traces": [whole]}),
-        write_lines(tmp_path / "frame.jsonl", [{"trace_id": "tr-0", "trace": json.dumps(whole), "state": "OK"}]),
-    ):
-        row = import_log("mlflow", [path]).frame.to_dicts()[0]
-        assert tuple(row[name] for name in names) == expected
-        assert import_log("auto", [path]).account.kept == 1
+def test_the_model_may_be_in_the_request(tmp_path):
+    request = json.dumps({"messages": [{"role": "user", "content": "Capital?"}], "model": "llm-9"})
+    row = mlflow(tmp_path, trace(0, PARIS, request=request, tags={"team": "support"})).frame.to_dicts()[0]
+    assert (row["question"], row["model"], row["team"]) == ("Capital?", "llm-9", "support")
 
 
 def test_traces_that_say_nothing_are_counted(tmp_path):
@@ -298,8 +238,8 @@ def test_traces_that_say_nothing_are_counted(tmp_path):
         tmp_path,
         trace(0, PARIS),
         trace(1, PARIS, state="ERROR"),
-        trace(2, PARIS, response=None),
-        trace(3, PARIS, request=None),
+        trace(2, PARIS, response={}),
+        trace(3, PARIS, request={}),
     )
     assert found.account.dropped == {
         "the trace ended with an error": 1,

@@ -8,12 +8,12 @@ matrix is its three numbers (11, 12, 22).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 
 from qacal.calibrators.platt import fit_logistic
-from qacal.storage import require, require_moderate
+from qacal.parameters import MODERATE, Axes
 from qacal.tally.arrays import Floats, Ints
 
 # Above this many cells it pays to look at some of them before all are sorted; and a first fit on this many values of x
@@ -33,10 +33,10 @@ class MixedFit:
     is_singular : the covariance has rank one or zero: the groups do not need both effects.
     """
 
-    fixed: Floats
-    covariance: Floats
-    effects: Floats
-    negative_log_likelihood: float
+    fixed: Annotated[Floats, Axes(2), MODERATE]
+    covariance: Annotated[Floats, Axes(2, 2), MODERATE]
+    effects: Annotated[Floats, Axes("groups", 2), MODERATE]
+    negative_log_likelihood: Annotated[float, MODERATE]
     is_singular: bool
 
     @staticmethod
@@ -48,13 +48,6 @@ class MixedFit:
     def curves(self) -> tuple[Floats, Floats]:
         """Return the intercept and the slope of each group."""
         return self.fixed[0] + self.effects[:, 0], self.fixed[1] + self.effects[:, 1]
-
-    def validate(self, groups: int) -> None:
-        shapes = self.fixed.shape, self.covariance.shape, self.effects.shape
-        expected = (2,), (2, 2), (groups, 2)
-        require(shapes == expected, f"fixed, covariance and effects have shapes {shapes}; expected {expected}.")
-        require_moderate(fixed=self.fixed, covariance=self.covariance, effects=self.effects)
-        require_moderate(negative_log_likelihood=self.negative_log_likelihood)
 
 
 def pooled_loss(fixed: Floats, x: Floats, w: Floats, wt: Floats) -> float:

@@ -10,22 +10,28 @@ import numpy as np
 
 from qacal.calibrators.ancestry import Lineage, deepest_level, sources
 from qacal.tally.arrays import Floats, Ints
-from qacal.tally.groups import NO_GROUP, GroupColumn
-from qacal.tally.lookup import GroupIndex
+from qacal.tally.groups import NO_GROUP, GroupColumn, GroupIndex
 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
     """The nodes with rows of their own or below, in the order of (depth, code); the root is the first.
 
-    codes : the codes of the nodes at each depth. Flat groups are the children of the root, whatever their codes.
+    A row belongs to the last node on its path.
 
-    >>> nodes = Nodes((np.array([0]), np.array([0, 1]), np.array([1, 2, 3])))
+    codes : the codes of the nodes at each depth. Flat groups are the children of the root, whatever their codes.
+    deepest : the depth of the groups; not all depths need have nodes.
+
+    >>> nodes = Nodes((np.array([0]), np.array([0, 1]), np.array([1, 2, 3])), deepest=2, is_tree=True)
     >>> nodes.parent, nodes.depth
     (array([0, 0, 0, 1, 2, 2]), array([0, 1, 1, 2, 2, 2]))
+    >>> nodes.at(depth=2, code=np.array([0, 1, 2, 3]))  # group 0 has no rows, and uses its parent
+    array([1, 3, 4, 5])
     """
 
     codes: tuple[Ints, ...]
+    deepest: int
+    is_tree: bool
 
     def __len__(self) -> int:
         return int(self.offset[-1])
@@ -37,7 +43,6 @@ class Nodes:
 
     @cached_property
     def depth(self) -> Ints:
-        """The depth of each node."""
         return np.repeat(np.arange(len(self.codes)), np.diff(self.offset))
 
     @cached_property
@@ -60,6 +65,41 @@ class Nodes:
     def families(self) -> list[_Family]:
         """The children of each depth from the second on, by parent."""
         return [_Family.of(place, parents) for place, parents in self.levels]
+
+    @cached_property
+    def directory(self) -> GroupIndex:
+        """From a group's code to its node; in a tree, from any place (2^depth + code) to the last node on its path."""
+        if not self.is_tree:
+            codes = self.codes[1] if len(self.codes) > 1 else np.zeros(0, dtype=np.int64)
+            return GroupIndex(codes, np.arange(1, len(codes) + 1))
+        table = np.zeros(2 ** (self.deepest + 1), dtype=np.int64)
+        for depth in range(1, self.deepest + 1):
+            here = table[2**depth : 2 ** (depth + 1)]
+            here[:] = np.repeat(table[2 ** (depth - 1) : 2**depth], 2)
+            if depth < len(self.codes):
+                here[self.codes[depth]] = np.arange(self.offset[depth], self.offset[depth + 1])
+        return GroupIndex(np.arange(len(table)), table)
+
+    def at(self, depth: Ints | int, code: Ints) -> Ints:
+        """Return the node of groups, from their depths and codes."""
+        return self.directory.find((1 << depth) + code if self.is_tree else code)
+
+    def find(self, column: GroupColumn) -> Ints:
+        """Return the node of each row of a column; the root for rows of unknown groups."""
+        if not self.is_tree or column.exit is None:
+            return self.directory.find(column.code)
+        depth = np.clip(column.exit - 1, 0, self.deepest)
+        return self.at(depth, column.at_depth(self.deepest).code >> (self.deepest - depth))
+
+    def lineage(self) -> Lineage:
+        """Return the node whose curve each group uses, by the number or label of the group."""
+        owner = np.concatenate(self.codes)
+        owner[0] = NO_GROUP
+        directory = self.directory
+        if self.is_tree:
+            leaves = np.arange(2**self.deepest if self.deepest else 0)
+            directory = GroupIndex(leaves, self.at(self.deepest, leaves))
+        return Lineage(self.depth, owner, sources(self.depth, self.deepest), directory)
 
     @property
     def tips(self) -> int:
@@ -115,53 +155,4 @@ def nodes_of(column: GroupColumn | None, max_depth: int | None = None) -> Nodes:
         cut = column.at_depth(deepest)
         exits = np.minimum(column.exit, deepest + 1)
         codes += [np.unique(cut.code[exits > depth] >> (deepest - depth)) for depth in range(1, deepest + 1)]
-    return Nodes(tuple(level for level in codes if len(level)))
-
-
-@dataclass(frozen=True, eq=False)
-class Addresses:
-    """Which node a row belongs to: the last node on its path that has calibration rows.
-
-    Places in a tree are numbered as in a heap: ``2^depth + code``, the root 1.
-    """
-
-    directory: GroupIndex
-    deepest: int
-    is_tree: bool
-
-    @staticmethod
-    def of(nodes: Nodes, column: GroupColumn | None, max_depth: int | None = None) -> Addresses:
-        deepest, is_tree = deepest_level(column, max_depth), column is not None and column.is_tree
-        if is_tree:
-            return Addresses(_heap(nodes, deepest), deepest, True)
-        codes = nodes.codes[1] if len(nodes.codes) > 1 else np.zeros(0, dtype=np.int64)
-        return Addresses(GroupIndex(codes, np.arange(1, len(codes) + 1)), deepest, False)
-
-    def find(self, column: GroupColumn) -> Ints:
-        """Return the node of each row of a column; the root for rows of unknown groups."""
-        if not self.is_tree or column.exit is None:
-            return self.directory.find(column.code)
-        cut = column.at_depth(self.deepest)
-        depth = np.clip(column.exit - 1, 0, self.deepest)
-        return self.directory.find((1 << depth) + (cut.code >> (self.deepest - depth)))
-
-    def lineage(self, nodes: Nodes) -> Lineage:
-        """Return the node whose curve each group uses, by the number or label of the group."""
-        owner = np.concatenate(nodes.codes)
-        owner[0] = NO_GROUP
-        directory = self.directory
-        if self.is_tree:
-            leaves = np.arange(2**self.deepest if self.deepest else 0)
-            directory = GroupIndex(leaves, self.directory.find(2**self.deepest + leaves))
-        return Lineage(nodes.depth, owner, sources(nodes.depth, self.deepest), directory)
-
-
-def _heap(nodes: Nodes, deepest: int) -> GroupIndex:
-    """Return the node for every place of the whole tree: its own, or its nearest ancestor's."""
-    table = np.zeros(2 ** (deepest + 1), dtype=np.int64)
-    for depth in range(1, deepest + 1):
-        here = table[2**depth : 2 ** (depth + 1)]
-        here[:] = np.repeat(table[2 ** (depth - 1) : 2**depth], 2)
-        if depth < len(nodes.codes):
-            here[nodes.codes[depth]] = np.arange(nodes.offset[depth], nodes.offset[depth + 1])
-    return GroupIndex(np.arange(len(table)), table)
+    return Nodes(tuple(level for level in codes if len(level)), deepest, column is not None and column.is_tree)

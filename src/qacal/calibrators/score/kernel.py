@@ -12,11 +12,12 @@ directions of the kernel among some landmarks (kernel principal components), suc
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.storage import require, require_between, require_columns
+from qacal.parameters import FACTORS, Axes, Between
 from qacal.tally.arrays import Floats
 from qacal.tally.vectors import LARGEST, as_vectors, portions, require_finite, row_hashes
 
@@ -51,11 +52,13 @@ class Kernel:
     weights, offset : from the kernels of the landmarks to coordinates, which are 0 on average.
     """
 
-    mean: Floats
-    axes: Floats
-    landmarks: Floats
-    weights: Floats
-    offset: Floats
+    mean: Annotated[Floats, Axes("width"), Between(-LARGEST, LARGEST)]
+    axes: Annotated[Floats, Axes("width", "components", may_be_empty=False), Between(-LARGEST, LARGEST)]
+    landmarks: Annotated[
+        Floats, Axes("landmarks", "components", may_be_empty=False), Between(-_FARTHEST_LANDMARK, _FARTHEST_LANDMARK)
+    ]
+    weights: Annotated[Floats, Axes("landmarks", "coordinates", may_be_empty=False), FACTORS]
+    offset: Annotated[Floats, Axes("coordinates"), FACTORS]
 
     @property
     def width(self) -> int:
@@ -81,18 +84,6 @@ class Kernel:
         for rows, block in portions(places, 512):  # the kernels of 512 rows stay in the processor's cache
             out[rows] = _gauss(block, self.landmarks) @ self.weights - self.offset
         return out
-
-    def validate(self) -> None:
-        require(self.axes.ndim == self.landmarks.ndim == self.weights.ndim == 2, "the arrays of a kernel are tables.")
-        (width, components), (landmarks, coordinates) = self.axes.shape, self.weights.shape
-        require(min(width, components, landmarks, coordinates) > 0, "an array of a kernel is empty.")
-        require(self.landmarks.shape == (landmarks, components), "the landmarks of a kernel do not fit its axes.")
-        require_columns(width, mean=self.mean)
-        require_columns(coordinates, offset=self.offset)
-        # Sums of products of these must stay finite.
-        require_between(-LARGEST, LARGEST, mean=self.mean, axes=self.axes.ravel())
-        require_between(-_FARTHEST_LANDMARK, _FARTHEST_LANDMARK, landmarks=self.landmarks.ravel())
-        require_between(-1e50, 1e50, weights=self.weights.ravel(), offset=self.offset)
 
 
 def fit_kernel(vectors: Floats, coordinates: int = _COORDINATES) -> Kernel | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Self, get_args
+from typing import Annotated, Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,9 @@ from qacal.calibrators.score.texts import PairTexts
 from qacal.calibrators.score.trials import ColumnTrial, Fallback, Material, Objective, ScoreTrial, choose
 from qacal.calibrators.score.words import fit_vocabulary
 from qacal.errors import InputError, NotFittedError
-from qacal.parameters import HasParameters
+from qacal.parameters import MOST, Between, HasParameters, require
 from qacal.partitions import EMBEDDING
 from qacal.partitions.base import column_of, one_thread
-from qacal.storage import require, require_columns
 from qacal.tally.arrays import (
     ArrayLike,
     Floats,
@@ -114,7 +113,7 @@ class LearnedScore(HasParameters):
     fallbacks_: tuple[Fallback, ...]
     tried_: tuple[ScoreTrial, ...]
     columns_tried_: tuple[ColumnTrial, ...]
-    rows_: int
+    rows_: Annotated[int, Between(1, MOST)]
 
     def __init__(
         self,
@@ -309,22 +308,17 @@ class LearnedScore(HasParameters):
         others = [_partial(column_of(inputs, name, self), len(first), name) for name in self.confidences]
         return seven_decimals(np.column_stack([first, *others]))
 
-    def validate(self) -> None:
-        self._require_fitted()
+    def _validate(self) -> None:
         self._require_parameters()
-        self.maps_.validate()
-        if self.likeness_ is not None:
-            self.likeness_.validate()
-            width = self.maps_.signals.point_width
-            require_columns(width, mean=self.likeness_.mean)
+        signals = self.maps_.signals
+        is_placed = self.likeness_ is None or len(self.likeness_.mean) == signals.point_width
+        require(is_placed, "the distance to the fit reads other signals than the score; fit again.")
         for fallback in self.fallbacks_:
-            fallback.maps(self.maps_).validate()
-        covered = [{*self.maps_.signals.columns} <= {*fallback.without} for fallback in self.fallbacks_]
-        require(not self.maps_.signals.columns or any(covered), "no score is for rows that lack all columns.")
+            fallback.maps(self.maps_)._validate()
+        covers = [{*signals.columns} <= {*fallback.without} for fallback in self.fallbacks_]
+        require(not signals.columns or any(covers), "no score is for rows that lack all columns; fit again.")
         is_one = sum(trial.is_chosen for trial in self.tried_) == min(len(self.tried_), 1)
         require(is_one, "one of the trials of a score must be the chosen one.")
-        require(self.rows_ >= 1, f"a score rests on {self.rows_} rows; expected 1 or more.")
-        signals = self.maps_.signals
         is_named = (signals.text is None or self.text) and (not signals.reads_texts or (self.text and self.words))
         is_named &= signals.levels is None or {*signals.levels.names} <= {*self.columns}
         is_named &= {*signals.number_names} <= {*self.numbers}

@@ -13,10 +13,11 @@ the distance among rows of the fit that did not define :math:`\mu` and :math:`S`
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from qacal.storage import require, require_between, require_columns
+from qacal.parameters import Axes, Between, Rising
 from qacal.tally.arrays import Floats
 
 FAR = 0.99
@@ -43,9 +44,9 @@ class Likeness:
     quantiles : of squared distances of rows of the fit.
     """
 
-    mean: Floats
-    whitening: Floats
-    quantiles: Floats
+    mean: Annotated[Floats, Axes("width"), Between(-1e100, 1e100)]
+    whitening: Annotated[Floats, Axes("width", "width"), Between(-1e100, 1e100)]
+    quantiles: Annotated[Floats, Axes(_QUANTILES), Between(0, 1e300), Rising(strictly=False)]
 
     def rank(self, points: Floats) -> Floats:
         """Return the share of the rows of the fit that are nearer; a missing coordinate counts as average."""
@@ -57,14 +58,6 @@ class Likeness:
     def _distances(self, points: Floats) -> Floats:
         moved = np.clip(np.where(np.isnan(points), 0.0, points - self.mean), -_LARGEST, _LARGEST) @ self.whitening
         return np.asarray((moved * moved).sum(axis=1))
-
-    def validate(self) -> None:
-        width = len(self.mean)
-        require(self.whitening.shape == (width, width), "the arrays of a likeness do not fit together.")
-        require_columns(_QUANTILES, quantiles=self.quantiles)
-        require_between(-1e100, 1e100, mean=self.mean, whitening=self.whitening.ravel())
-        require_between(0, 1e300, quantiles=self.quantiles)
-        require(bool((np.diff(self.quantiles) >= 0).all()), "the quantiles of a likeness must not fall.")
 
 
 def fit_likeness(blocks: list[Floats]) -> Likeness | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -23,8 +23,8 @@ from qacal.calibrators.score.numbers import Numbers, first_cosines
 from qacal.calibrators.score.pooled import PooledMap
 from qacal.calibrators.score.texts import PairTexts
 from qacal.calibrators.score.words import Vocabulary, WordRows
+from qacal.parameters import FACTORS, MOST, Axes, Between, require
 from qacal.partitions import EMBEDDING
-from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import Floats, Ints, require_length
 from qacal.tally.groups import as_labels, kinds_of, require_common_kind
 
@@ -45,9 +45,9 @@ class Levels:
     labels, column : the values, and which column each belongs to.
     """
 
-    names: tuple[Any, ...]
+    names: tuple[str, ...]
     labels: tuple[Any, ...]
-    column: Ints
+    column: Annotated[Ints, Axes("values", may_be_empty=False), Between(0, MOST)]
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -90,11 +90,11 @@ class Levels:
             columns[np.arange(len(codes)), column] = 1.0  # the last two are for MISSING and UNSEEN
         return columns[:, :-2]
 
-    def validate(self) -> None:
-        require(all(isinstance(name, str) for name in self.names), "the columns of a score have names.")
-        require_columns(len(self.labels), column=self.column)
-        require(len(self.labels) > 0, "the columns of a score have no values.")
-        require_between(0, len(self.names) - 1, column=self.column)
+    def _validate(self) -> None:
+        require(len(self.labels) == len(self.column), "each value of a score must belong to a column.")
+        require(
+            bool((self.column < len(self.names)).all()), "a value of a score belongs to a column that does not exist."
+        )
         known = set(zip(self.column.tolist(), self.labels, strict=True))
         require(len(known) == len(self.labels), "a column of a score has a value twice.")
 
@@ -290,10 +290,7 @@ class Signals:
             out += np.repeat(sizes, 2).tolist()
         return out
 
-    def validate(self) -> None:
-        for part in (self.text, self.form, self.words, self.numbers, self.levels):
-            if part is not None:
-                part.validate()
+    def _validate(self) -> None:
         count = 0 if self.numbers is None else self.numbers.count
         require(len(self.number_names) == count, "the columns of numbers of a score and their names differ.")
 
@@ -310,9 +307,9 @@ class ScoreMaps:
 
     pooled: PooledMap
     signals: Signals
-    centre: float
-    coefficients: Floats
-    words: Floats
+    centre: Annotated[float, FACTORS]
+    coefficients: Annotated[Floats, Axes("terms"), FACTORS]
+    words: Annotated[Floats, Axes("words"), FACTORS]
 
     def apply(self, rows: ScoreInputs, weight: Floats | float = 1.0) -> Floats:
         """Return the score of each row; `weight` is how much signals count beside the pooled map."""
@@ -336,16 +333,13 @@ class ScoreMaps:
             out["words"] = weight * (rows.words @ self.words)
         return out
 
-    def validate(self) -> None:
-        self.pooled.validate()
-        self.signals.validate()
+    def _validate(self) -> None:
         widths, words = self.signals.widths, self.signals.words
         count = 0 if words is None else len(words)
-        require_columns(2 + sum(widths) if widths or count else 0, coefficients=self.coefficients)
-        require_columns(count, words=self.words)
-        for column in (self.coefficients, self.words, np.array([self.centre])):
-            # Products of these with logits and coordinates must stay finite.
-            require_between(-1e50, 1e50, effects=column)
+        is_complete = len(self.coefficients) == (2 + sum(widths) if widths or count else 0)
+        require(is_complete and len(self.words) == count, "a score must have one effect for each term and word.")
+        is_read = self.pooled.n_confidences == 1 + len(self.signals.confidences)
+        require(is_read, "the pooled map of a score must read all its confidences.")
 
 
 def pooled_maps(pooled: PooledMap, confidences: tuple[str, ...] = ()) -> ScoreMaps:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Annotated
 
 import numpy as np
 
 from qacal.calibrators.score.kernel import Kernel, fit_kernel
 from qacal.errors import InputError
-from qacal.storage import require, require_between
+from qacal.parameters import Axes, Between, Rising
 from qacal.tally.arrays import ArrayLike, Floats, column_of_any, is_missing
 
 LARGEST = 1e300
@@ -34,7 +35,9 @@ class Numbers:
     kernel : of the ranks; None if the numbers count by themselves only, or are constant.
     """
 
-    quantiles: Floats
+    quantiles: Annotated[
+        Floats, Axes("numbers", "shares", may_be_empty=False), Between(-LARGEST, LARGEST), Rising(strictly=False)
+    ]
     kernel: Kernel | None
 
     @property
@@ -69,13 +72,6 @@ class Numbers:
         if self.kernel is None:
             return np.empty((len(cosines), 0))
         return self.kernel.coordinates(first_cosines(cosines))
-
-    def validate(self) -> None:
-        require(self.quantiles.ndim == 2 and self.quantiles.size > 0, "the quantiles of numbers are a table.")
-        require_between(-LARGEST, LARGEST, quantiles=self.quantiles.ravel())
-        require(bool((np.diff(self.quantiles, axis=1) >= 0).all()), "the quantiles of numbers must not fall.")
-        if self.kernel is not None:
-            self.kernel.validate()
 
 
 def first_cosines(cosines: Floats) -> Floats:

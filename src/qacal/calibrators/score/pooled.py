@@ -12,15 +12,15 @@ number, that of an average confidence unless enough rows lack it to show a diffe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 
 from qacal.calibrators.platt import feature_values, fit_platt
 from qacal.calibrators.score.effects import FIXED, fit_effects
-from qacal.storage import require, require_between, require_columns, require_offsets
+from qacal.parameters import FACTORS, Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Bools, Floats, Ints
-from qacal.tally.isotonic import IsotonicCurve, isotonic_shape
+from qacal.tally.isotonic import LOGITS, IsotonicCurve, isotonic_shape
 from qacal.tally.tally import Tally
 
 Kind: TypeAlias = Literal["stated", "line", "curve"]
@@ -35,12 +35,12 @@ class PooledMap:
     """
 
     kind: Kind
-    intercept: float
-    slopes: Floats
-    lacking: Floats
-    knot: Floats
-    height: Floats
-    offset: Ints
+    intercept: Annotated[float, FACTORS]
+    slopes: Annotated[Floats, Axes("confidences", may_be_empty=False), FACTORS]
+    lacking: Annotated[Floats, Axes("confidences"), FACTORS]
+    knot: Annotated[Floats, Axes("knots"), Between(0, 1), Rising(within="offset")]
+    height: Annotated[Floats, Axes("knots"), LOGITS, Rising(strictly=False, within="offset")]
+    offset: Annotated[Ints, Offsets("knots")]
 
     @property
     def n_confidences(self) -> int:
@@ -63,23 +63,9 @@ class PooledMap:
         piece = slice(self.offset[j], self.offset[j + 1])
         return IsotonicCurve(self.knot[piece], self.height[piece])
 
-    def validate(self) -> None:
-        count = self.slopes.size
-        require(count > 0, "a score reads one confidence or more.")
-        require_columns(count, slopes=self.slopes, lacking=self.lacking)
-        knots = self.knot.size
-        require_columns(knots, knot=self.knot, height=self.height)
-        # Products of these must stay finite.
-        for column in (np.array([self.intercept]), self.slopes, self.lacking, self.height):
-            require_between(-1e50, 1e50, logits=column)
-        if self.kind == "curve":
-            require_offsets(self.offset, count, knots)
-        else:
-            require(knots == 0, "a line has no knots.")
-            require_columns(1, offset=self.offset)
-        for j in range(count):
-            if (curve := self._curve(j)) is not None:
-                curve.validate()
+    def _validate(self) -> None:
+        curves = len(self.slopes) if self.kind == "curve" else 0
+        require(len(self.offset) - 1 == curves, f"a pooled map of this kind has {curves} curves.")
 
 
 def _feature(confidence: Floats, curve: IsotonicCurve | None) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from qacal.calibrators.score.maps import (
 )
 from qacal.calibrators.score.pooled import Kind, PooledMap, fit_pooled
 from qacal.metrics.proper_scores import brier_score, log_loss
+from qacal.parameters import FACTORS, Axes
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import mix
 
@@ -112,9 +113,9 @@ class Fallback:
 
     without: tuple[str, ...]
     pooled: PooledMap
-    centre: float
-    coefficients: Floats
-    words: Floats
+    centre: Annotated[float, FACTORS]
+    coefficients: Annotated[Floats, Axes("terms"), FACTORS]
+    words: Annotated[Floats, Axes("words"), FACTORS]
 
     def maps(self, chosen: ScoreMaps) -> ScoreMaps:
         """Return the score; `chosen` is the one for rows that lack nothing."""

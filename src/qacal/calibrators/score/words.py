@@ -8,12 +8,12 @@ model can test whether it knows a word, but cannot read its words.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from qacal.calibrators.score.texts import PairTexts, Texts
-from qacal.storage import require, require_between, require_columns, rises
+from qacal.parameters import Axes, Between, require, rises
 from qacal.tally.arrays import Floats, Hashes, Ints
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class Vocabulary:
     questions : how many are words of questions.
     """
 
-    words: Hashes
-    rarity: Floats
+    words: Annotated[Hashes, Axes("words")]
+    rarity: Annotated[Floats, Axes("words"), Between(1, 100)]
     questions: int
 
     def __len__(self) -> int:
@@ -81,12 +81,10 @@ class Vocabulary:
         rows, columns, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
         return WordRows(rows, columns, weights, (len(texts.form), len(self)))
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         require(0 <= self.questions <= len(self.words), "a vocabulary has more words of questions than words.")
-        require_columns(len(self.words), words=self.words, rarity=self.rarity)
         is_sorted = rises(self.words[: self.questions]) and rises(self.words[self.questions :])
         require(is_sorted, "the words of a vocabulary must rise.")
-        require_between(1, 100, rarity=self.rarity)
 
 
 def _weighed(texts: Texts, known: Hashes, rarity: Floats, first: int) -> tuple[Ints, Ints, Floats]:

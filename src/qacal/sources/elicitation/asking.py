@@ -41,7 +41,7 @@ class Progress:
     sent, known : requests that the server replied to in this run, and requests with a stored reply.
     failed : requests without a reply; the next run makes them again.
     failures : the number of failures by reason.
-    traffic : the number of requests; some are made several times.
+    traffic : the client's number of requests; some are made several times.
     """
 
     done: int = 0
@@ -67,13 +67,14 @@ class Asking:
     client: Client
     workers: int = 8
     tell: Callable[[Progress], None] = lambda progress: None
-    progress: Progress = field(default_factory=Progress)
+    progress: Progress = field(init=False)
     _in_flight: dict[str, asyncio.Event] = field(default_factory=dict)
     _failures_in_a_row: int = 0
 
     def __post_init__(self) -> None:
         if not is_whole(self.workers, 1):
             raise InputError(f"workers is {self.workers!r}; expected a whole number from 1.")
+        self.progress = Progress(traffic=self.client.traffic)
 
     def all(self, conversations: Iterable[Conversation]) -> Progress:
         try:
@@ -116,7 +117,7 @@ class Asking:
             return stored
         self._in_flight[key] = asyncio.Event()
         try:
-            result = await self.client.ask(request, self.progress.traffic, lambda: self.tell(self.progress))
+            result = await self.client.ask(request, lambda: self.tell(self.progress))
             if isinstance(result, Got):
                 self.store.keep(request, result.body, None, result.seconds)
                 self.progress.sent += 1

@@ -13,8 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from time import monotonic
 from typing import Self
@@ -31,6 +29,8 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 _LONGEST_AWAY = 2.0
 # Some servers ask for hours: then the run fails, and the user comes back later.
 _LONGEST_ASKED = 600.0
+# In bytes, decompressed. The longest replies, with 20 alternatives for each of 16,000 tokens, have half of it.
+_LARGEST_REPLY = 2**26
 _LARGEST_LISTING = 2**22
 _LONGEST_ERROR = 10_000
 _NO_QUOTA = re.compile(r"insufficient_quota|insufficient_balance|billing_hard_limit|exceeded your current quota", re.I)
@@ -128,8 +128,6 @@ class Client:
     timeout : seconds until a request is given up.
     tries : how often a request is made before it counts as failed.
     rpm : the largest number of requests a minute.
-    largest_reply : in bytes, decompressed; a longer one is not read. The longest replies, with 20 alternatives for each
-        of 16,000 tokens, have half of the default.
     """
 
     def __init__(
@@ -141,7 +139,6 @@ class Client:
         timeout: float = 120.0,
         tries: int = 6,
         rpm: float | None = None,
-        largest_reply: int = 2**26,
     ) -> None:
         headers = headers or {}
         self._base = checked_url(base_url)
@@ -155,11 +152,12 @@ class Client:
         self._headers = _checked_headers(headers, key)
         secrets = [key or "", *credentials(self._base, headers)]
         self._masking = Masking(secrets, possible_secrets(self._base, headers))
-        self._timeout, self._tries, self._largest = timeout, tries, largest_reply
+        self._timeout, self._tries = timeout, tries
         self._between = 0.0 if rpm is None else 60.0 / rpm
         self._not_before = self._next_turn = 0.0
         self._was_reached, self._away_since = False, math.inf
         self._has_worked, self._strange = False, 0
+        self.traffic = Traffic()
 
     async def __aenter__(self) -> Self:
         httpx2 = optional_package("httpx2", "elicit")
@@ -196,11 +194,11 @@ class Client:
             return None
         return [name for name in names if isinstance(name, str)] or None
 
-    async def ask(self, request: Request, traffic: Traffic, tell: Callable[[], None]) -> Got | Failed:
+    async def ask(self, request: Request, tell: Callable[[], None]) -> Got | Failed:
         """Return the reply to a request, or why there is none; `tell` is called before each repetition."""
         for trial in range(self._tries):
             await self._turn()
-            traffic.requests += 1
+            self.traffic.requests += 1
             result, asked_for = await self._once(request)
             if isinstance(result, Got):
                 self._has_worked = True
@@ -209,7 +207,7 @@ class Client:
             if result.is_refusal or self.is_strange or self.is_nowhere:
                 return result
             if trial + 1 < self._tries:
-                traffic.again[result.trouble] += 1
+                self.traffic.again[result.trouble] += 1
                 tell()
                 seconds = asked_for if asked_for is not None else min(_LONGEST_WAIT, _FIRST_WAIT * 2.0**trial)
                 self._not_before = max(self._not_before, monotonic() + seconds)
@@ -233,11 +231,10 @@ class Client:
                 status, raw = response.status_code, bytearray()
                 async for part in response.aiter_bytes():
                     raw += part
-                    if len(raw) > self._largest:
+                    if len(raw) > _LARGEST_REPLY:
                         why = (
-                            f"the reply has more than {self._largest / 2**20:,.4g} MB. If it is a chat completion, ask "
-                            "for a shorter one (--field max_tokens=1000), or allow longer ones: --max-reply-mb "
-                            f"{2 * self._largest / 2**20:.4g} (in Python: largest_reply={2 * self._largest})"
+                            f"the reply has more than {_LARGEST_REPLY / 2**20:,.4g} MB. If it is a chat completion, "
+                            "ask for a shorter one (--field max_tokens=1000)"
                         )
                         return failed(Trouble.STRANGE, why, status), None
         except (TimeoutError, httpx2.TimeoutException):
@@ -327,19 +324,10 @@ def _other_kind(text: str, content_type: str) -> str | None:
 
 
 def _retry_after(value: str | None) -> float | None:
-    """Return the seconds that a Retry-After header asks for, as a number or as a date.
+    """Return the seconds that a Retry-After header asks for; None for anything else, such as a date.
 
     >>> _retry_after("3"), _retry_after("soon")
     (3.0, None)
     """
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            date = parsedate_to_datetime(value)
-        except ValueError:
-            return None
-        seconds = (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
-    return min(max(seconds, 0.0), _LONGEST_ASKED) if seconds == seconds else None
+    match = re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", value or "")
+    return None if match is None else min(float(match[0]), _LONGEST_ASKED)

@@ -123,23 +123,14 @@ def without_secrets(url: SplitResult) -> str:
     return url._replace(netloc=url.netloc.rpartition("@")[2], query="").geturl()
 
 
-def brings_credentials(base_url: str, headers: Mapping[str, str]) -> bool:
-    """Return whether a base URL or headers have a key or a password already.
-
-    >>> brings_credentials("https://example.org/v1", {"Ocp-Apim-Subscription-Key": "mine"})
-    True
-    >>> brings_credentials("https://example.org/v1?api-version=1", {"X-Title": "a test", "X-Author": "me"})
-    False
-    """
-    return bool(credentials(checked_url(base_url), headers))
-
-
 def credentials(url: SplitResult, headers: Mapping[str, str]) -> list[str]:
     """Return the password in a URL, as written and as sent, and the values of fields named like a credential.
 
     >>> url = urlsplit("https://me:hidden@example.org/v1?api-version=1&key=secret")
     >>> credentials(url, {"Authorization": "Bearer mine"})
     ['hidden', 'bWU6aGlkZGVu', 'mine', 'secret']
+    >>> credentials(urlsplit("https://example.org/v1"), {"Ocp-Apim-Subscription-Key": "mine", "X-Author": "me"})
+    ['mine']
     """
     name, password = url.username or "", url.password or ""
     login = f"{unquote(name)}:{unquote(password)}".encode()

@@ -152,7 +152,6 @@ class ExpressionReader:
 
     def extended(self, further: Mapping[str, float]) -> ExpressionReader:
         """Return a reader with further expressions, or with other numbers for the same ones in any spelling."""
-        require_expressions(further)
         renamed = {expression_key(name) for name in further}
         kept = {name: number for name, number in self.expressions.items() if expression_key(name) not in renamed}
         return ExpressionReader({**kept, **further})

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from qacal.errors import InputError
 from qacal.sources.elicitation.asking import Asking, NoLogprobsError, Progress, require_fields
-from qacal.sources.elicitation.client import Client, Traffic
+from qacal.sources.elicitation.client import Client
 from qacal.sources.elicitation.prompt_files import load_prompt, prompt_from_text
 from qacal.sources.elicitation.prompts import Prompt, prompt_named
 from qacal.sources.elicitation.question import Question, read_questions
@@ -59,7 +59,6 @@ class Setup:
     logprobs: bool = True
     fields: Mapping[str, Any] = field(default_factory=dict)
     origin: str = field(default="", repr=False)
-    expressions: Mapping[str, float] = field(default_factory=dict)
 
     def conversation(self, question: Question) -> Generator[Request, Reply, Answered]:
         """Yield the requests of a question, each after the reply to the one before."""
@@ -84,7 +83,7 @@ class Setup:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setup as it is stored, so that a run can be read years later without its command line."""
-        stored = {
+        return {
             "model": self.model,
             "prompt": self.prompt.identity,
             "digest": self.prompt.digest,
@@ -92,26 +91,20 @@ class Setup:
             "logprobs": self.logprobs,
             "fields": dict(self.fields),
         }
-        return stored | ({"expressions": dict(self.expressions)} if self.expressions else {})
 
     @staticmethod
     def from_dict(stored: Mapping[str, Any], expressions: Mapping[str, float] | None = None) -> Setup:
         """Return a setup from :meth:`to_dict`; `expressions` are further ones to read replies with."""
-        stored = {"expressions": {}, **stored}
-        kinds = {"model": str, "prompt": str, "digest": str, "logprobs": bool}
-        kinds |= dict.fromkeys(("origin", "fields", "expressions"), dict)
-        wrong = [name for name, kind in kinds.items() if not isinstance(stored.get(name), kind)]
-        if not wrong:
-            origin, numbers = stored["origin"], stored["expressions"]
-            if not isinstance(origin.get("file", origin.get("name")), str):
-                wrong = ["origin"]
-            elif not all(isinstance(number, int | float) for number in numbers.values()):
-                wrong = ["expressions"]
+        kinds = {"model": str, "prompt": str, "digest": str, "logprobs": bool, "origin": dict, "fields": dict}
+        wrong = [name for name in (*kinds, *stored) if not isinstance(stored.get(name), kinds.get(name, ()))]
+        if not wrong and not isinstance(stored["origin"].get("file", stored["origin"].get("name")), str):
+            wrong = ["origin"]
         if wrong:
             raise InputError(
                 f"the run says {wrong[0]}: {stored.get(wrong[0])!r:.80}, which qacal elicit does not write. The file "
                 "is damaged, or was changed by something else."
             )
+        origin = stored["origin"]
         text = origin.get("file", "")
         prompt = prompt_from_text(text, "the prompt") if "file" in origin else prompt_named(origin["name"])
         if prompt.digest != stored["digest"]:
@@ -119,10 +112,8 @@ class Setup:
                 f"the run was made with {stored['prompt']}, and the text of this prompt has changed since: its replies "
                 "cannot be found. Read it with the qacal that made it."
             )
-        numbers = {**numbers, **(expressions or {})}
-        return Setup(
-            stored["model"], prompt.with_expressions(numbers), stored["logprobs"], stored["fields"], text, numbers
-        )
+        prompt = prompt.with_expressions(expressions or {})
+        return Setup(stored["model"], prompt, stored["logprobs"], stored["fields"], text)
 
 
 @dataclass(frozen=True)
@@ -135,7 +126,6 @@ class Plan:
     fields : further fields of requests, or other values of the usual ones; None leaves a field out.
     columns : ``{"question": "prompt"}`` where the rows use other names.
     limit : ask only the first `limit` questions.
-    expressions : the number of further expressions, if the prompt asks for one: ``{"High": 0.85}``.
     """
 
     model: str
@@ -144,7 +134,6 @@ class Plan:
     fields: Mapping[str, Any] | None = None
     columns: Mapping[str, str] | None = None
     limit: int | None = None
-    expressions: Mapping[str, float] = field(default_factory=dict)
 
     def setup(self) -> Setup:
         is_file = self.prompt.endswith(".toml")
@@ -157,9 +146,7 @@ class Plan:
                 "logprobs=False)."
             )
         text = Path(self.prompt).read_text(encoding="utf-8") if is_file else ""
-        return Setup(
-            self.model, prompt.with_expressions(self.expressions), self.logprobs, fields, text, self.expressions
-        )
+        return Setup(self.model, prompt, self.logprobs, fields, text)
 
     def questions(self, source: Any) -> Iterator[Question]:
         """Yield the questions of a file, a frame or objects that are to be asked."""
@@ -239,14 +226,11 @@ class StoredRun:
         tokens, if the server gave it), model, prompt and confidence_source; `guess` numbers several guesses.
         """
         outcomes = Outcomes() if outcomes is None else outcomes
-        for question in self.store.questions(self.number):
+        for question, replies, guesses in self._questions():
             outcomes.questions += 1
             outcomes.truths += bool(question.ground_truth)
-            answered = self._answered(question)
-            if answered is None:
+            if not replies:
                 outcomes.lost[NOT_YET] += 1
-                continue
-            replies, guesses = answered
             outcomes.models.update(reply.model for reply in replies if reply.model is not None)
             for place, outcome in enumerate(guesses, 1):
                 outcomes.add(outcome)
@@ -261,29 +245,27 @@ class StoredRun:
 
     def unread(self) -> Iterator[dict[str, Any]]:
         """Yield replies that became no record: id and question, why, and the texts, for a person to look at."""
-        for question in self.store.questions(self.number):
+        for question, replies, guesses in self._questions():
             row = {"id": question.id, "question": question.text}
-            answered = self._answered(question)
-            if answered is None:
+            if not replies:
                 yield row | {"why": NOT_YET, "guess": None, "replies": []}
-                continue
-            replies, guesses = answered
             texts = [reply.refusal or reply.text for reply in replies]
             for place, outcome in enumerate(guesses, 1):
                 if not isinstance(outcome, Stated):
                     yield row | {"why": _reason(outcome), "guess": place, "replies": texts}
 
-    def _answered(self, question: Question) -> Answered | None:
-        """Return the stored replies to a question; None if not all are in the store."""
-        conversation = self.setup.conversation(question)
-        request = next(conversation)
-        while (reply := self.store.reply(request)) is not None:
-            try:
-                request = conversation.send(reply)
-            except StopIteration as end:
-                answered: Answered = end.value
-                return answered
-        return None
+    def _questions(self) -> Iterator[tuple[Question, tuple[Reply, ...], tuple[Outcome, ...]]]:
+        """Yield each question with its replies and their outcomes; without any if not all replies are in the store."""
+        for question in self.store.questions(self.number):
+            conversation = self.setup.conversation(question)
+            request: Request | None = next(conversation)
+            answered: Answered = ((), ())
+            while request is not None and (reply := self.store.reply(request)) is not None:
+                try:
+                    request = conversation.send(reply)
+                except StopIteration as end:
+                    request, answered = None, end.value
+            yield question, *answered
 
     def _record(self, question: Question, stated: Stated, reply: Reply, place: int) -> dict[str, Any]:
         prompt = self.setup.prompt
@@ -359,54 +341,40 @@ def elicit(
     if next(read_questions(questions, plan.columns), None) is None:
         raise InputError("there is no question to ask: the file has no rows.")
     with open_store(store, to_write=True) as opened:
-        asker = _Asker(opened, client, workers, progress, lambda: plan.questions(questions))
-        if setup.prompt.needs_logprobs or not plan.logprobs:
-            return asker.ask(setup)
-        asks_for_them = ("logprobs", "top_logprobs")
-        fields = {name: value for name, value in (plan.fields or {}).items() if name not in asks_for_them}
-        without = replace(plan, logprobs=False, fields=fields).setup()
-        refusal = asker.earlier_refusal(without)
-        if refusal is None:
-            try:
-                return asker.ask(setup)
-            except NoLogprobsError as error:
-                refusal = error.reason
-        return replace(asker.ask(without), no_logprobs=refusal)
 
+        def ask(setup: Setup) -> RunResult:
+            return _ask(setup, opened, client, lambda: plan.questions(questions), workers, progress)
 
-@dataclass(frozen=True)
-class _Asker:
-    """Asks the questions with one setup or another."""
-
-    store: Store
-    client: Client
-    workers: int
-    show: ShowProgress
-    questions: Callable[[], Iterator[Question]]
-    traffic: Traffic = field(default_factory=Traffic)
-
-    def earlier_refusal(self, without: Setup) -> str | None:
-        """Return the server's message if it has refused log-probabilities before, and a run went on without them."""
-        # Of the first requests some are cancelled when another is refused: any of them may hold the refusal.
-        refusal = self.store.logprobs_refusal(without.model)
-        stored, url = without.to_dict(), self.client.shown_url
-        is_here = any(setup == stored and self.store.base_url(run) == url for run, setup in self.store.runs())
-        return f"{url}: {refusal}" if refusal and is_here else None
-
-    def ask(self, setup: Setup) -> RunResult:
-        """Ask, and return the result; a new run that cannot have log-probabilities is removed again."""
-        runs_before = len(self.store.runs())
-        run = self.store.run(setup.to_dict(), self.client.shown_url)
         try:
-            tell = self.show(self.store.add_questions(run, self.questions()))
-            asking = Asking(self.store, self.client, self.workers, tell, Progress(traffic=self.traffic))
-            # The questions of this call, not all that are in the store.
-            progress = asking.all(map(setup.conversation, self.questions()))
-        except NoLogprobsError:
-            if len(self.store.runs()) > runs_before:
-                self.store.forget(run)
-            raise
-        outcomes = StoredRun(self.store, run, setup).outcomes()
-        begun_at = self.store.base_url(run)
-        other = begun_at if begun_at != self.client.shown_url else None
-        return RunResult(run, len(self.store.runs()), other, progress, outcomes)
+            return ask(setup)
+        except NoLogprobsError as error:
+            if setup.prompt.needs_logprobs or not plan.logprobs:
+                raise
+            asks_for_them = ("logprobs", "top_logprobs")
+            fields = {name: value for name, value in setup.fields.items() if name not in asks_for_them}
+            return replace(ask(replace(setup, logprobs=False, fields=fields)), no_logprobs=error.reason)
+
+
+def _ask(
+    setup: Setup,
+    store: Store,
+    client: Client,
+    questions: Callable[[], Iterator[Question]],
+    workers: int,
+    show: ShowProgress,
+) -> RunResult:
+    """Ask all questions; a new run that cannot have log-probabilities is removed again."""
+    runs_before = len(store.runs())
+    run = store.run(setup.to_dict(), client.shown_url)
+    try:
+        tell = show(store.add_questions(run, questions()))
+        # The questions of this call, not all that are in the store.
+        progress = Asking(store, client, workers, tell).all(map(setup.conversation, questions()))
+    except NoLogprobsError:
+        if len(store.runs()) > runs_before:
+            store.forget(run)
+        raise
+    outcomes = StoredRun(store, run, setup).outcomes()
+    begun_at = store.base_url(run)
+    other = begun_at if begun_at != client.shown_url else None
+    return RunResult(run, len(store.runs()), other, progress, outcomes)

@@ -44,7 +44,7 @@ WHERE sql IS NOT NULL AND (type = 'trigger' OR tbl_name IN ('run', 'question', '
 """
 _BROKEN = "The file is damaged, or was changed by something else; write to a new one."
 _AT_ONCE = 500
-# A file with larger values is damaged, or was made to fill the memory: replies are shorter (--max-reply-mb).
+# A file with larger values is damaged, or was made to fill the memory: replies are shorter (client.py).
 _LARGEST_VALUE = 2**28
 # Another program may hold the file for a moment.
 _SECONDS_TO_WAIT = 10.0
@@ -149,15 +149,6 @@ class Store:
             return None if row is None else Reply.from_text(str(row[0]))
         except InputError:
             return None
-
-    def logprobs_refusal(self, model: str) -> str | None:
-        """Return the server's message if it has refused the token probabilities of an LLM."""
-        query = (
-            "SELECT failure FROM request WHERE failure LIKE '%logprob%' AND json_valid(asked)"
-            " AND json_extract(asked, '$.logprobs') AND json_extract(asked, '$.model') = ? LIMIT 1"
-        )
-        row = self._db.execute(query, (model,)).fetchone()
-        return None if row is None else str(row[0])
 
     def days(self) -> tuple[str, str]:
         """Return the days of the first and the last reply."""

@@ -1,7 +1,7 @@
-"""Records from logs of other tools: evaluation harnesses, batches, production traces, and your own tables.
+"""Records from logs of other tools: evaluation harnesses, batches and production traces.
 
-In: files of a format. Out: records, and an account of dropped rows. Open `formats.py` and `base.py` first, then one
-format, such as `deepeval.py`.
+In: files of a format. Out: records, and an account of dropped rows. Open `base.py` first, then one format, such as
+`deepeval.py`; `gathering.py` makes records of its rows.
 
 >>> from qacal.sources.importers import import_log
 >>> imported = import_log("lm-eval", ["run/samples_mmlu_law_2026-11-15T19-20-00.jsonl"])  # doctest: +SKIP
@@ -15,8 +15,7 @@ from pathlib import Path
 
 from qacal.records.bad_rows import MAX_BAD
 from qacal.records.files import OnFault, refuse
-from qacal.sources.importers.base import Selection
-from qacal.sources.importers.formats import FORMATS, format_named
+from qacal.sources.importers.formats import FORMATS, Selection
 from qacal.sources.importers.gathering import Account, Imported, gathered
 
 __all__ = ["FORMATS", "Account", "Imported", "Selection", "gathered", "import_log"]
@@ -33,17 +32,16 @@ def import_log(
 ) -> Imported:
     """Return the records of a log in memory, with the account of kept and dropped rows.
 
-    format_name : one of :data:`FORMATS`, or "auto".
+    format_name : one of :data:`FORMATS`.
     paths : files or folders; the format's module says which.
     selection : what to use in a log with several scores, filters or sources of confidence.
-    keep_unscored : keep rows without a confidence.
+    keep_unscored : keep rows without a confidence; these can be judged, counted and asked again, but not calibrated.
     on_fault : called with each row that does not follow its format; by default the first is an error.
     max_bad : the largest share of such rows; if there are more, an error counts them by reason.
     """
     files, selection = [Path(path) for path in paths], selection or Selection()
-    log_format = format_named(format_name, files)
-    log_format.require(selection)
-    with gathered(
-        log_format.importer, files, selection, on_fault=on_fault, max_bad=max_bad, keep_unscored=keep_unscored
-    ) as (buffer, account):
+    with gathered(format_name, files, selection, keep_unscored=keep_unscored, on_fault=on_fault, max_bad=max_bad) as (
+        buffer,
+        account,
+    ):
         return Imported(buffer.frame(), account)

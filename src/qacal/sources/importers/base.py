@@ -1,75 +1,72 @@
-"""What importers yield (a row of a log, or the reason why a row was dropped), and what users can select."""
+"""What a format needs: its rows from files, and one builder of rows.
+
+A format is a module with a function ``read(log)``. It reads each row of its files with :meth:`Log.rows`, which turns it
+into a row of records (:meth:`Log.row`) or drops it with a reason (:class:`Dropped`). A row that does not follow the
+format raises :class:`UnusableRowError`. `deepeval.py` is a short example. `texts.py` finds values and replies in nested
+objects, `confidences.py` finds confidences in replies, and `formats.py` lists the formats.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from qacal.errors import InputError
+from qacal.records.columns import KNOWN, LABELS
+from qacal.records.file_options import opened_text
+from qacal.records.files import OnFault, open_file
+from qacal.records.json_stream import JsonDocument
+from qacal.records.table import Fault
+from qacal.sources.elicitation.reading.numbers import read_probability
+from qacal.sources.importers.confidences import METADATA, Confidence, Scored, Unscored, bare_number, choose_confidence
+from qacal.sources.importers.formats import Selection
+from qacal.sources.importers.texts import USERS, asked_text, chat_of, chat_text, digest, members, unpacked
+from qacal.tally.arrays import is_missing
+
+TABLES = ("*.parquet", "*.csv", "*.csv.gz", "*.json", "*.json.gz", "*.jsonl", "*.jsonl.gz")
+# Raw rows are large, and not kept.
+_BATCH_ROWS = 256
+# Columns that `qacal apply` adds; a log's column of that name would collide with them.
+_ADDED = ("low", "high", "group", "source", "rows", "alpha", "decision", "threshold")
+_CONFIDENCES = tuple(f"confidence_{source}" for source in ("metadata", "stated", "tokens", "agreement"))
+_RESERVED = frozenset((*KNOWN, *_ADDED, *_CONFIDENCES, "ground_truth", "task", "filter", "epoch"))
+# The letters are inspect's.
+_GRADES = LABELS | {"c": 1.0, "i": 0.0, "noanswer": 0.0, "p": 0.5, "partial": 0.5}
+_SPEAKERS = (*USERS, "assistant", "ai", "model")
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """A confidence in [0, 1], and where it came from; `is_percent` if it was a percent."""
+class Item:
+    """A row of a log as it was written, and its place."""
 
-    value: float
-    source: str
-    is_percent: bool = field(default=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class OffScale:
-    """A number outside 0 to 1: its source is on another scale, on which a 1 means neither certain nor correct.
-
-    source, remedy : where the number is, and what the user can do, for messages.
-    column : the column with other numbers of this source, if the user chose another source.
-    """
-
-    source: str
-    number: float
-    remedy: str
-    column: str | None = None
+    origin: str
+    place: str
+    value: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Unscored:
-    """The reason why there is no confidence, which is not the same as a confidence of 0."""
+class Question:
+    """A question; `turns` is the number of the user's messages in it."""
 
-    why: str
-    off_scale: OffScale | None = field(default=None, repr=False)
-
-
-Confidence: TypeAlias = Scored | Unscored
+    text: str
+    turns: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
     """A question and its answer in a log.
 
-    id : the id of the question, which all its rows share.
-    correct : from 0 to 1; None if the answer was not judged.
-    ground_truth : the spellings of the correct answer.
-    columns : further values, which may distinguish kinds of questions.
-    key : unique for each row.
-    off_scale : a number that shows that a source of confidence is on another scale.
-    turns : the number of the user's messages in the question.
+    record : the columns of the row.
+    key : unique for each row of a log.
+    turns : as in :class:`Question`.
     """
 
-    id: str
-    question: str
-    answer: str
+    record: dict[str, Any]
     confidence: Confidence
-    correct: float | None
     key: tuple[Hashable, ...]
-    ground_truth: tuple[str, ...] = ()
-    model: str | None = None
-    prompt: str | None = None
-    task: str | None = None
-    judge: str | None = None
-    columns: Mapping[str, Any] = field(default_factory=dict)
-    off_scale: OffScale | None = None
     turns: int = 1
 
 
@@ -78,7 +75,6 @@ class Dropped:
     """A valid row that is not selected or cannot be used. Reasons are counted, so they name no details of the row."""
 
     why: str
-    off_scale: OffScale | None = field(default=None, repr=False)
 
 
 Outcome: TypeAlias = LogRow | Dropped
@@ -89,66 +85,261 @@ class UnusableRowError(Exception):
 
 
 @dataclass(frozen=True)
-class Selection:
-    """What to take from a log that has several filters, scores or sources of confidence.
+class Log:
+    """The files of a log, and what the user selected in it.
 
-    filter, metric : of lm-eval; `metric` also of HELM, promptfoo and DeepEval.
-    scorer : of inspect; ``NAME:PART`` if its value is an object.
-    score, observation : of Langfuse. assessment : of MLflow.
-    confidence_from : the only source of confidence to use; by default the first that a row has.
-    correct_at : the lowest score of a correct answer; by default a score from 0 to 1 is the label.
-    percent : confidences in metadata and tables are percents.
-    expressions : numbers for words in a table's column of confidences: ``{"high": 0.85}``.
-    labels : a table with an id, and correct, ground_truth or further columns, for batches.
-    columns : the names of columns in a table, such as ``{"confidence": "score"}``.
-    question_after : the question is what follows this text in a prompt.
-    last_turn : the question in a chat of several turns is the user's last message; otherwise it is the whole chat.
-    model : the LLM's name; by default the one in the log.
+    paths : files or folders.
+    on_fault : called with each row that does not follow its format.
     """
 
-    filter: str | None = None
-    metric: str | None = None
-    scorer: str | None = None
-    score: str | None = None
-    observation: str | None = None
-    assessment: str | None = None
-    confidence_from: str | None = None
-    correct_at: float | None = None
-    percent: bool = False
-    expressions: Mapping[str, float] = field(default_factory=dict)
-    labels: Path | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    question_after: str | None = None
-    last_turn: bool = False
-    model: str | None = None
+    paths: Sequence[Path]
+    selection: Selection
+    on_fault: OnFault
+
+    def files(self, *patterns: str) -> list[Path]:
+        """Return the files among the paths, and of folders the files that match a pattern, sorted by name."""
+        files: list[Path] = []
+        for path in self.paths:
+            if not path.exists():
+                raise InputError(f"{path} does not exist.")
+            inner = sorted({file for pattern in patterns for file in path.rglob(pattern)}) if path.is_dir() else [path]
+            if not inner:
+                raise InputError(f"{path} holds no file like {' or '.join(patterns)}.")
+            files.extend(inner)
+        return files
+
+    def rows(self, source: Path | Iterator[Item], read: Callable[[Item], Outcome], *inside: str) -> Iterator[Outcome]:
+        """Yield what `read` makes of each row of a file; rows that it cannot use go to `on_fault`.
+
+        source : a file, see :func:`items_of`; or its rows, if the format has another kind of file.
+        """
+        for item in items_of(source, self.on_fault, *inside) if isinstance(source, Path) else source:
+            try:
+                outcome = read(item)
+            except UnusableRowError as error:
+                self.on_fault(Fault(item.origin, item.place, str(error), item.value))
+            except RecursionError:
+                self.on_fault(Fault(item.origin, item.place, "its values are nested too deeply."))
+            except InputError as error:
+                raise InputError(f"{item.origin} {item.place}: {error}") from None
+            else:
+                yield outcome
+
+    def question(self, asked: Any) -> Question | None:
+        """Return the question in the input of an LLM: text, a chat, or an object with either.
+
+        The question in a chat is the user's message, without the system message. If the user has several messages, it
+        is the whole chat, because the last message is seldom a question by itself; ``selection.last_turn`` takes it
+        alone.
+
+        >>> log = Log([], Selection(question_after="The question is:"), print)
+        >>> chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "The question is: 2+2?"}]
+        >>> log.question(chat).text
+        '2+2?'
+        """
+        value = unpacked(asked)
+        chat = chat_of(value)
+        turns = sum(role in USERS for role, _ in chat)
+        if turns > 1 and not self.selection.last_turn:
+            text: str | None = chat_text([(role, part) for role, part in chat if role in _SPEAKERS])
+        else:
+            turns, text = 1, asked_text(value)
+        if text is None:
+            if not isinstance(asked, str):
+                return None
+            text = asked
+        after = self.selection.question_after
+        if after is not None and after in text:
+            text = text.rpartition(after)[2].strip()
+        return Question(text, turns)
+
+    def grade(self, value: Any, source: str = "the score") -> float | Dropped | None:
+        """Return the correctness that a score means: 0, 1, or a share in between; None if there is no score.
+
+        Without ``selection.correct_at``, a score outside 0 to 1 is an error.
+
+        source : the name of the score in messages.
+
+        >>> log = Log([], Selection(), print)
+        >>> log.grade("C"), log.grade(True), log.grade(0.4), Log([], Selection(correct_at=5), print).grade(7)
+        (1.0, 1.0, 0.4, 1.0)
+        >>> log.grade({"accuracy": 1})
+        Dropped(why='the score is an object, not one value')
+        """
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return float(value)
+        if isinstance(value, str):
+            value = value.strip().lower()
+            if value in _GRADES:
+                return _GRADES[value]
+        elif not isinstance(value, int | float):
+            return Dropped(f"the score is {'an object' if isinstance(value, dict) else 'a list'}, not one value")
+        number = bare_number(value)
+        if not math.isfinite(number):
+            return Dropped("the score is neither a number nor a word for correct or wrong")
+        if self.selection.correct_at is not None:
+            return float(number >= self.selection.correct_at)
+        return _unit(number, number, source, "Pass the lowest score of a correct answer: --correct-at SCORE.")
+
+    def confidence(self, value: Any) -> Confidence:
+        """Return the confidence in a log's metadata: a number, or text with one; none if another source was chosen.
+
+        Text follows the rules for replies, so "0.95%" is not read. A number without a percent sign is a fraction, so
+        "95" is an error.
+
+        >>> log = Log([], Selection(), print)
+        >>> log.confidence("95%"), Log([], Selection(percent=True), print).confidence(95).value
+        (Scored(value=0.95, source='metadata'), 0.95)
+        >>> log.confidence(95)
+        Traceback (most recent call last):
+        qacal.errors.InputError: the confidence in the metadata is 95; expected 0 to 1. ...
+        """
+        percent = self.selection.percent
+        if self.selection.confidence_from not in (None, METADATA):
+            return Unscored("the metadata was not chosen")
+        if is_missing(value):
+            return Unscored("none in the metadata")
+        number = bare_number(value)
+        if isinstance(value, str) and (math.isnan(number) or (_is_unit(number) and not percent)):
+            reading = read_probability(value)
+            return Scored(reading, METADATA) if isinstance(reading, float) else Unscored(f"the metadata: {reading.why}")
+        if not math.isfinite(number):
+            return Unscored("what is in the metadata is not a number")
+        remedy = "It is not a percent either." if percent else "If these are percents, pass --percent."
+        if 1 < number <= 10:
+            remedy = "If these are grades, as from 0 to 10 or 1 to 5, convert them to 0 to 1 first. " + remedy
+        remedy += " Another source is chosen with --confidence-from."
+        share = _unit(number / 100 if percent else number, number, "the confidence in the metadata", remedy)
+        return Scored(share, METADATA, percent)
+
+    def row(
+        self,
+        question: Question,
+        answer: str,
+        correct: float | Dropped | None,
+        offers: Mapping[str, Confidence],
+        *,
+        key: tuple[Hashable, ...],
+        identity: str | None = None,
+        ground_truth: tuple[str, ...] = (),
+        model: str | None = None,
+        prompt: str | None = None,
+        task: str | None = None,
+        judge: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+        objects: Sequence[tuple[str, Any]] = (),
+        used: Collection[str] = (),
+    ) -> Outcome:
+        """Return a row of records, or why it is dropped, if its score cannot be graded.
+
+        correct : as :meth:`grade` returns it.
+        offers : the confidences by source, the preferred source first.
+        identity : the id of the question, which all its rows share; by default a digest of its text.
+        ground_truth : the spellings of the correct answer.
+        model : the name in the log, used if the user gave none.
+        columns : further columns.
+        objects : names and objects; their plain values become columns too, except those that were `used`.
+
+        >>> row = Log([], Selection(), print).row(Question("2 + 2?"), "4", 1.0, {"stated": Scored(0.9, "stated")},
+        ...                                       key=(1,), objects=[("metadata", {"topic": "sums"})])
+        >>> row.record["confidence"], row.record["topic"]
+        (0.9, 'sums')
+        """
+        if isinstance(correct, Dropped):
+            return correct
+        confidence, confidences = choose_confidence(offers, self.selection.confidence_from)
+        record = {
+            "id": identity or digest(question.text),
+            "question": question.text,
+            "answer": answer,
+            "confidence": confidence.value if isinstance(confidence, Scored) else None,
+            "confidence_source": confidence.source if isinstance(confidence, Scored) else None,
+            "correct": correct,
+            "ground_truth": list(ground_truth) if len(ground_truth) > 1 else next(iter(ground_truth), None),
+            "model": self.selection.model or model,
+            "prompt": None if prompt == question.text else prompt,
+            "task": task,
+            "judge": judge,
+            **(columns or {}),
+            **confidences,
+            **plain_columns(*objects, used=used),
+        }
+        return LogRow(record, confidence, key, question.turns)
 
 
-class OnlyName:
-    """The one name to use of all names in a log: the one that the user chose, or the only one.
+def items_of(path: Path, on_fault: OnFault, *inside: str) -> Iterator[Item]:
+    """Yield the rows of a file; those of a JSON document are the items of the list at `inside`, or of the top.
 
-    >>> filters = OnlyName("filter", None)
-    >>> [filters.takes(name) for name in ("strict", "strict", "none")]
-    [True, True, False]
-    >>> filters.check()
-    Traceback (most recent call last):
-    qacal.errors.InputError: there are several filters: strict, none. Choose one with --filter.
+    Only one batch of rows is in memory: even the list in a JSON document is read item by item.
     """
+    if not path.is_file():
+        raise InputError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; expected a file.")
+    if path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]:
+        with opened_text(path) as stream:
+            yield from checked_items(path, JsonDocument(stream, str(path)).items(*inside), on_fault)
+        return
+    file = open_file(path)
+    sizes = {} if file.format == "parquet" else {"batch_rows": _BATCH_ROWS}
+    for table in file.batches(on_fault, **sizes):
+        for place, row in zip(table.places.tolist(), table.rows(), strict=True):
+            yield Item(str(path), f"{table.unit} {place}", row)
 
-    def __init__(self, what: str, wanted: str | None, where: str = "") -> None:
-        self._what = what
-        self._where = where
-        self._wanted = wanted
-        self._seen: dict[str, None] = {}
 
-    def takes(self, name: str) -> bool:
-        """Return whether to use this name: the chosen one or, without a choice, the first; `check` refuses others."""
-        self._seen.setdefault(name)
-        return name == (self._wanted if self._wanted is not None else next(iter(self._seen)))
+def checked_items(path: Path, values: Iterator[Any], on_fault: OnFault) -> Iterator[Item]:
+    """Yield the objects among the items of a document; others go to `on_fault`."""
+    for number, value in enumerate(values, 1):
+        if isinstance(value, dict):
+            yield Item(str(path), f"item {number}", value)
+        else:
+            on_fault(Fault(str(path), f"item {number}", f"it is {type(value).__name__}, not an object.", value))
 
-    def check(self) -> None:
-        """Refuse several names without a choice; call it after all rows are read."""
-        names = ", ".join(self._seen) or "none"
-        if self._wanted is not None and self._wanted not in self._seen:
-            raise InputError(f"{self._where}there is no {self._what} {self._wanted!r}; there is {names}.")
-        if self._wanted is None and len(self._seen) > 1:
-            raise InputError(f"{self._where}there are several {self._what}s: {names}. Choose one with --{self._what}.")
+
+def first_item(path: Path, *inside: str) -> dict[str, Any]:
+    """Return the first row of a file; empty if there is none."""
+    return next((item.value for item in items_of(path, lambda fault: None, *inside)), {})
+
+
+def plain_columns(*parts: tuple[str, Any], used: Collection[str] = ()) -> dict[str, Any]:
+    """Return the plain values of objects as columns: text, numbers, and yes or no.
+
+    A name with a meaning in records, or with another value in an earlier object, gets the name of its object as a
+    prefix. Names that were `used` are left out.
+
+    >>> plain_columns(("doc", {"subject": "law", "answer": 2, "choices": ["a", "b"], "question": "?"}),
+    ...               used=["question"])
+    {'subject': 'law', 'doc_answer': 2}
+    """
+    columns: dict[str, Any] = {}
+    for prefix, values in parts:
+        for name, value in members(values).items():
+            if name not in used and isinstance(value, str | int | float):
+                is_clash = name in _RESERVED or columns.get(name, value) != value
+                columns[f"{prefix}_{name}" if is_clash else name] = value
+    return columns
+
+
+def judgement_rank(kind: str, kinds: Sequence[str], time: Any) -> tuple[int, str]:
+    """Return the rank of a judgement, the highest for the first of the kinds of judges and the latest time."""
+    return (-kinds.index(kind) if kind in kinds else -len(kinds), str(time))
+
+
+def _is_unit(number: float) -> bool:
+    # A softmax in single precision may give 1.0000001; no other scale ends there.
+    return -1e-6 <= number <= 1 + 1e-6
+
+
+def _unit(number: float, written: float, source: str, remedy: str) -> float:
+    """Return a number in 0 to 1; refuse the whole log if it lies outside.
+
+    Then its source is on another scale, on which a 1 is one percent, or the worst of five grades. Dropping only this
+    row would keep the rows that are misread.
+    """
+    if not _is_unit(number):
+        missing = " If -1 or the like means no value, leave it empty." if number < 0 else ""
+        raise InputError(
+            f"{source} is {written:g}; expected 0 to 1. On another scale a 1 may mean anything, so nothing is "
+            f"imported. {remedy}{missing}"
+        )
+    return min(max(number + 0.0, 0.0), 1.0)

@@ -1,8 +1,4 @@
-"""The confidence of a row: in the log's metadata, stated in a reply, of its tokens, or by agreement of repeats.
-
-A source must be on a scale from 0 to 1. On another scale a 1 is one percent, or the worst of five grades. One number
-outside 0 to 1 reveals another scale. Dropping only its row would keep the rows that are misread, so :class:`Scales`
-refuses the whole source after all rows are read.
+"""The confidence of a row: stated in a reply, of its tokens, or by agreement of repeats.
 
 A number at the end of a reply that was cut off may lack digits: "0" may be the beginning of "0.9".
 """
@@ -11,57 +7,59 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-from qacal.errors import InputError
 from qacal.sources.elicitation.matching import normalise_answer
-from qacal.sources.elicitation.reading.numbers import read_probability
 from qacal.sources.elicitation.reading.parsing import parse_stated
 from qacal.sources.elicitation.reply import Refused, Reply, Stated
 from qacal.sources.elicitation.tokens import answer_probability, joint_probability
-from qacal.sources.importers.base import Confidence, OffScale, Scored, Unscored
-from qacal.sources.importers.values import inside, unpacked
-from qacal.tally.arrays import is_missing
+from qacal.sources.importers.texts import inside, unpacked
 
 METADATA, STATED, TOKENS = "metadata", "stated", "tokens"
-AGREEMENT, LIKELIHOOD, MAX_PROB = "agreement", "choice likelihood", "max_prob"
+AGREEMENT, LIKELIHOOD = "agreement", "choice likelihood"
 
 
-def parse_confidence(
-    value: Any, *, percent: bool = False, source: str = METADATA, place: str | None = None, can_be_percent: bool = True
-) -> Confidence:
-    """Return a confidence that a log has as a number, or as text with one.
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A confidence in [0, 1], and where it came from; `is_percent` if it was a percent."""
 
-    Text follows the rules for replies, so "0.95%" is not read. A number without a percent sign is a fraction, so "95"
-    is outside 0 to 1.
+    value: float
+    source: str
+    is_percent: bool = field(default=False, repr=False)
 
-    percent : numbers without a sign are percents.
-    place : the name of the number's place in messages.
-    can_be_percent : whether messages may recommend ``--percent``.
 
-    >>> parse_confidence("95%"), parse_confidence(95), parse_confidence(95, percent=True).value
-    (Scored(value=0.95, source='metadata'), Unscored(why='outside 0 to 1'), 0.95)
+@dataclass(frozen=True, slots=True)
+class Unscored:
+    """The reason why there is no confidence, which is not the same as a confidence of 0."""
+
+    why: str
+
+
+Confidence: TypeAlias = Scored | Unscored
+
+
+def choose_confidence(
+    offers: Mapping[str, Confidence], wanted: str | None = None
+) -> tuple[Confidence, dict[str, float]]:
+    """Return the first confidence that exists, or that of the `wanted` source.
+
+    If there are several, all of them are columns, for a learned score.
+
+    >>> choose_confidence({"metadata": Unscored("none in the metadata"), "stated": Scored(0.9, "stated")})
+    (Scored(value=0.9, source='stated'), {})
+    >>> choose_confidence({"stated": Scored(0.8, "stated"), "tokens": Scored(0.9, "tokens")}, "tokens")[1]
+    {'confidence_stated': 0.8, 'confidence_tokens': 0.9}
     """
-    where = place or f"the {source}"
-    if is_missing(value):
-        return Unscored(f"none in {where}")
-    number = bare_number(value)
-    scaled = number / 100 if percent else number
-    if isinstance(value, str) and (math.isnan(number) or (is_unit(number) and not percent)):
-        reading = read_probability(value)
-        return Scored(reading, source) if isinstance(reading, float) else Unscored(f"{where}: {reading.why}")
-    if not math.isfinite(scaled):
-        return Unscored(f"what is in {where} is not a number")
-    if not is_unit(scaled):
-        of_scale = "They are not percents either." if percent else "If these are percents, pass --percent."
-        # If a place is given, it is the only source of its format.
-        of_source = "Another source is chosen with --confidence-from." if place is None else ""
-        remedy = " ".join(filter(None, (of_scale if can_be_percent else "", of_source)))
-        off_scale = OffScale(f"the confidence in {where}", number, remedy)
-        return Unscored(f"outside 0 to {100 if percent else 1}", off_scale)
-    return Scored(unit(scaled), source, percent)
+    scored = {source: offer for source, offer in offers.items() if isinstance(offer, Scored)}
+    columns = {f"confidence_{source}": offer.value for source, offer in scored.items()} if len(scored) > 1 else {}
+    allowed = {source: offer for source, offer in offers.items() if wanted in (None, source)}
+    for source in allowed:
+        if source in scored:
+            return scored[source], columns
+    reasons = dict.fromkeys(offer.why for offer in allowed.values() if isinstance(offer, Unscored))
+    return Unscored("no confidence: " + ("; ".join(reasons) or "the log has no such source")), columns
 
 
 def bare_number(value: Any) -> float:
@@ -74,24 +72,16 @@ def bare_number(value: Any) -> float:
         return math.nan
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedReply:
-    r"""The answer that the parser reads in a reply, or the whole text; and the confidence that the reply states.
+def stated_reply(text: str, *, is_cut: bool = False) -> tuple[str, Confidence]:
+    r"""Return the answer that the parser reads in a reply, or the whole text; and the confidence that the reply states.
 
-    >>> ParsedReply.of("Guess: Paris\nProbability: 0.9")
-    ParsedReply(answer='Paris', stated=Scored(value=0.9, source='stated'))
+    >>> stated_reply("Guess: Paris\nProbability: 0.9")
+    ('Paris', Scored(value=0.9, source='stated'))
     """
-
-    answer: str
-    stated: Confidence
-
-    @staticmethod
-    def of(text: str, *, is_cut: bool = False) -> ParsedReply:
-        outcome = parse_stated(text, is_cut=is_cut)
-        if isinstance(outcome, Stated):
-            return ParsedReply(outcome.answer, Scored(outcome.confidence, STATED))
-        why = "the LLM refused" if isinstance(outcome, Refused) else str(outcome.why)
-        return ParsedReply(text.strip(), Unscored(why))
+    outcome = parse_stated(text, is_cut=is_cut)
+    if isinstance(outcome, Stated):
+        return outcome.answer, Scored(outcome.confidence, STATED)
+    return text.strip(), Unscored("the LLM refused" if isinstance(outcome, Refused) else str(outcome.why))
 
 
 def by_tokens(reply: Reply, answer: str) -> Confidence:
@@ -151,7 +141,7 @@ _NAMES = ("finish_reason", "stop_reason", "finishReason", "stopReason", "done_re
 
 
 def is_cut_reason(reason: Any) -> bool:
-    """Return whether a finish reason means that the reply reached its limit; HELM puts the reason into an object.
+    """Return whether a finish reason means that the reply reached its limit; the Responses API puts it into an object.
 
     >>> [is_cut_reason(reason) for reason in ("length", "MAX_TOKENS", {"reason": "length"}, "stop", None)]
     [True, True, True, False, False]
@@ -171,62 +161,3 @@ def is_cut_off(replied: Any) -> bool:
     holders = (body, inside(body, "choices", 0), last, inside(last, "response_metadata"))
     reasons = [inside(holder, name) for holder in holders for name in _NAMES]
     return any(is_cut_reason(reason) for reason in (*reasons, inside(body, "incomplete_details")))
-
-
-def is_unit(number: float) -> bool:
-    """Return whether a number lies in 0 to 1, apart from rounding."""
-    # A softmax in single precision may give 1.0000001; no other scale ends there.
-    return -1e-6 <= number <= 1 + 1e-6
-
-
-def unit(number: float) -> float:
-    """Return the nearest number in 0 to 1."""
-    return min(max(number + 0.0, 0.0), 1.0)
-
-
-@dataclass(frozen=True)
-class Scales:
-    """Collects numbers that show that their source is on another scale.
-
-    >>> scales = Scales()
-    >>> for number in (95, 80):
-    ...     scales.note(OffScale("the confidence in the metadata", number, "If these are percents, pass --percent."))
-    >>> scales.require()
-    Traceback (most recent call last):
-    qacal.errors.InputError: the confidence in the metadata is not on a scale from 0 to 1: 2 numbers lie outside ...
-    """
-
-    _numbers: dict[OffScale, list[float]] = field(default_factory=dict)
-
-    def note(self, off_scale: OffScale) -> None:
-        self._numbers.setdefault(replace(off_scale, number=0.0), []).append(off_scale.number)
-
-    def require(self) -> None:
-        """Refuse a log in which a source that is used is on another scale."""
-        faults = [_fault(source, numbers) for source, numbers in self._numbers.items() if source.column is None]
-        if faults:
-            raise InputError("\n".join(faults))
-
-    @property
-    def unused_columns(self) -> Iterator[str]:
-        """Columns of sources that were not asked for and are on another scale."""
-        return (source.column for source in self._numbers if source.column is not None)
-
-
-def _fault(source: OffScale, numbers: Sequence[float]) -> str:
-    lowest, highest, remedy = min(numbers), max(numbers), source.remedy
-    outside = (
-        f"1 number lies outside ({lowest:g})"
-        if len(numbers) == 1
-        else f"{len(numbers):,} numbers lie outside (from {lowest:g} to {highest:g})"
-    )
-    if 1 < highest <= 10 and "percents" in remedy:
-        remedy = (
-            "None is above 10, so these may be grades from 0 to 10 or 1 to 5, not percents: rescale them to 0 to 1."
-        )
-    sentences = (
-        f"{source.source} is not on a scale from 0 to 1: {outside}. So a 1 may mean anything, and nothing is imported.",
-        remedy,
-        "If -1 or the like means no value, leave it empty." if lowest < 0 else "",
-    )
-    return " ".join(filter(None, sentences))

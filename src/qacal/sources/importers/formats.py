@@ -1,19 +1,50 @@
-"""The formats that can be imported, the options of each, and how to recognise the format of a file."""
+"""The formats that can be imported, and what a user can select in a log."""
 
 from __future__ import annotations
 
 import importlib
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from qacal.errors import InputError
-from qacal.sources.importers.base import Selection
-from qacal.sources.importers.confidences import AGREEMENT, LIKELIHOOD, MAX_PROB, METADATA, STATED, TOKENS
-from qacal.sources.importers.gathering import Importer
-from qacal.sources.importers.items import TABLES, files_in, first_item
+from qacal.sources.importers.confidences import AGREEMENT, LIKELIHOOD, METADATA, STATED, TOKENS
+
+if TYPE_CHECKING:
+    from qacal.sources.importers.base import Log, Outcome
+
+
+# The options of all formats.
+_EVERYWHERE = ("correct_at", "model", "confidence_from", "question_after", "last_turn")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to take from a log that has several filters, scores or sources of confidence.
+
+    metric : what decides correctness: a metric, a scorer of inspect (``NAME:PART`` if its value is an object), a score
+        of Langfuse, or an assessment of MLflow.
+    filter : of lm-eval. observation : the name of generations of Langfuse.
+    confidence_from : the only source of confidence to use; by default the first that a row has.
+    correct_at : the lowest score of a correct answer; by default a score from 0 to 1 is the label.
+    percent : confidences in metadata are percents.
+    labels : a table with an id, and correct, ground_truth or further columns, for batches.
+    question_after : the question is what follows this text in a prompt.
+    last_turn : the question in a chat of several turns is the user's last message; otherwise it is the whole chat.
+    model : the LLM's name; by default the one in the log.
+    """
+
+    metric: str | None = None
+    filter: str | None = None
+    observation: str | None = None
+    confidence_from: str | None = None
+    correct_at: float | None = None
+    percent: bool = False
+    labels: Path | None = None
+    question_after: str | None = None
+    last_turn: bool = False
+    model: str | None = None
 
 
 @dataclass(frozen=True)
@@ -30,20 +61,19 @@ class Format:
     sources: tuple[str, ...]
     own_options: tuple[str, ...]
 
-    @property
-    def importer(self) -> Importer:
-        read: Importer = importlib.import_module(f"qacal.sources.importers.{self.module}").read
-        return read
+    def read(self, log: Log) -> Iterator[Outcome]:
+        """Return the rows of a log, and the reasons why others were dropped."""
+        outcomes: Iterator[Outcome] = importlib.import_module(f"qacal.sources.importers.{self.module}").read(log)
+        return outcomes
 
     def require(self, selection: Selection) -> None:
         """Refuse a selection with options that the format does not use.
 
-        >>> FORMATS["helm"].require(Selection(filter="strict"))
+        >>> FORMATS["mlflow"].require(Selection(filter="strict"))
         Traceback (most recent call last):
-        qacal.errors.InputError: helm has no filter to choose (--filter); it takes confidence-from, ..., metric, model.
+        qacal.errors.InputError: mlflow has no filter to choose (--filter); it takes confidence-from, ...
         """
-        everywhere = ("correct_at", "model", "confidence_from") if self.sources else ("correct_at", "model")
-        options = sorted((*everywhere, *self.own_options))
+        options = sorted((*_EVERYWHERE, *self.own_options))
         for name, default in vars(Selection()).items():
             if getattr(selection, name) != default and name not in options:
                 option, taken = name.replace("_", "-"), ", ".join(options).replace("_", "-")
@@ -54,79 +84,47 @@ class Format:
             )
 
 
-_CHATS = ("question_after", "last_turn")
-FORMATS: Mapping[str, Format] = MappingProxyType(
-    {
-        log_format.name: log_format
-        for log_format in (
-            Format("table", "table", (), ("columns", "percent", "expressions")),
-            Format("lm-eval", "lm_eval", (LIKELIHOOD, AGREEMENT, STATED), ("filter", "metric", *_CHATS)),
-            Format("inspect", "inspect_ai", (METADATA, STATED, TOKENS, AGREEMENT), ("scorer", "percent", *_CHATS)),
-            Format("openai-batch", "openai_batch", (STATED, TOKENS), ("labels", *_CHATS)),
-            Format("promptfoo", "promptfoo", (METADATA, STATED, TOKENS), ("metric", "percent", *_CHATS)),
-            Format("langfuse", "langfuse", (METADATA, STATED), ("score", "observation", "percent", *_CHATS)),
-            Format("mlflow", "mlflow", (METADATA, STATED), ("assessment", "percent", *_CHATS)),
-            Format("helm", "helm", (MAX_PROB, STATED), ("metric",)),
-            Format("deepeval", "deepeval", (METADATA, STATED), ("metric", "percent", *_CHATS)),
-        )
-    }
-)
+FORMATS = {
+    log_format.name: log_format
+    for log_format in (
+        Format("lm-eval", "lm_eval", (LIKELIHOOD, AGREEMENT, STATED), ("metric", "filter")),
+        Format("inspect", "inspect_ai", (METADATA, STATED, TOKENS, AGREEMENT), ("metric", "percent")),
+        Format("openai-batch", "openai_batch", (STATED, TOKENS), ("labels",)),
+        Format("promptfoo", "promptfoo", (METADATA, STATED, TOKENS), ("metric", "percent")),
+        Format("langfuse", "langfuse", (METADATA, STATED), ("metric", "observation", "percent")),
+        Format("mlflow", "mlflow", (METADATA, STATED), ("metric", "percent")),
+        Format("deepeval", "deepeval", (METADATA, STATED), ("metric", "percent")),
+    )
+}
 
 
-# Where a document of each format has its rows.
-_DOCUMENTS = (
-    (("samples",), "inspect"),
-    (("results", "results"), "promptfoo"),
-    (("testCases",), "deepeval"),
-    (("conversationalTestCases",), "deepeval"),
-    (("testRunData", "testCases"), "deepeval"),
-    (("testRunData", "conversationalTestCases"), "deepeval"),
-)
-# The columns that a row of each format needs, as lists of alternatives; the first format that fits is chosen.
-_SHAPES: tuple[tuple[Sequence[Sequence[str]], str], ...] = (
-    ((("doc_id",), ("resps", "filtered_resps")), "lm-eval"),
-    ((("custom_id",),), "openai-batch"),
-    ((("success",), ("vars", "testCase")), "promptfoo"),
-    ((("metricsData",),), "deepeval"),
-    ((("trace_id", "traceId", "subject"), ("data_type", "dataType", "provided_model_name", "type")), "langfuse"),
-    ((("trace_id", "request_id", "info"), ("assessments", "spans", "trace", "info")), "mlflow"),
-    ((("question",), ("answer",)), "table"),
-)
+class OnlyName:
+    """The one name to use of all names in a log: the one that the user chose, or the only one.
 
+    >>> scores = OnlyName("score", None)
+    >>> [scores.takes(name) for name in ("correct", "correct", "tone")]
+    [True, True, False]
+    >>> scores.check()
+    Traceback (most recent call last):
+    qacal.errors.InputError: there are several scores: correct, tone. Choose one with --metric.
+    """
 
-def format_named(name: str, paths: Sequence[Path]) -> Format:
-    """Return a format by its name; ``auto`` looks at the files."""
-    wanted = detected(paths) if name == "auto" else name
-    if wanted not in FORMATS:
-        raise InputError(f"there is no format {name!r}; there are {', '.join(FORMATS)}, and auto.")
-    return FORMATS[wanted]
+    def __init__(self, what: str, wanted: str | None, option: str = "--metric", where: str = "") -> None:
+        self._what = what
+        self._option = option
+        self._where = where
+        self._wanted = wanted
+        self._seen: dict[str, None] = {}
 
+    def takes(self, name: str) -> bool:
+        """Return whether to use this name: the chosen one or, without a choice, the first; `check` refuses others."""
+        self._seen.setdefault(name)
+        return name == (self._wanted if self._wanted is not None else next(iter(self._seen)))
 
-def detected(paths: Sequence[Path]) -> str:
-    """Return the format of the files, recognised by their first rows."""
-    formats = {path: _looks_like(path) for path in paths}
-    names = set(formats.values())
-    if len(names) > 1:
-        listed = "; ".join(f"{path} looks like {name}" for path, name in formats.items())
-        raise InputError(f"the files are of several formats: {listed}. Import them one by one.")
-    return names.pop()
-
-
-def _looks_like(path: Path) -> str:
-    if path.is_dir():
-        for pattern, name in (("scenario_state.json", "helm"), ("samples_*.jsonl*", "lm-eval"), ("*.eval", "inspect")):
-            if next(path.rglob(pattern), None) is not None:
-                return name
-    file = files_in([path], *TABLES)[0]
-    if zipfile.is_zipfile(file):
-        return "inspect"
-    if ".json" in file.suffixes:
-        for inside, name in _DOCUMENTS:
-            if first_item(file, *inside) and not first_item(file):
-                return name
-    row = first_item(file) or first_item(file, "traces") or first_item(file, "data")
-    for needs, name in _SHAPES:
-        if all(any(part in row for part in either) for either in needs):
-            return name
-    columns = ", ".join(list(row)[:12]) or "no list of rows"
-    raise InputError(f"{file}: cannot tell the format; it has {columns}. Name one of {', '.join(FORMATS)}.")
+    def check(self) -> None:
+        """Refuse several names without a choice; call it after all rows are read."""
+        names = ", ".join(self._seen) or "none"
+        if self._wanted is not None and self._wanted not in self._seen:
+            raise InputError(f"{self._where}there is no {self._what} {self._wanted!r}; there is {names}.")
+        if self._wanted is None and len(self._seen) > 1:
+            raise InputError(f"{self._where}there are several {self._what}s: {names}. Choose one with {self._option}.")

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -22,17 +23,25 @@ from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import Percents
 from qacal.records.files import OnFault, refuse
 from qacal.records.table import Fault, FrameTable, column_type, json_or_text, value_kind
-from qacal.sources.importers.base import LogRow, Outcome, Scored, Selection
-from qacal.sources.importers.confidences import Scales
+from qacal.sources.importers.base import Dropped, Log, LogRow
+from qacal.sources.importers.confidences import Scored
+from qacal.sources.importers.formats import FORMATS, Selection
 
 if TYPE_CHECKING:
     import polars as pl
 
-_ALWAYS = ("id", "question", "answer", "confidence", "confidence_source", "correct")
+# Columns that always exist, and the kinds of their values.
+_ALWAYS = {
+    "id": "str",
+    "question": "str",
+    "answer": "str",
+    "confidence": "float",
+    "confidence_source": "str",
+    "correct": "float",
+}
 _BATCH_ROWS = 8_192
 _MOST_COLUMNS = 500
 
-Importer: TypeAlias = Callable[[Sequence[Path], Selection, OnFault], Iterator[Outcome]]
 Progress: TypeAlias = Callable[[str, int], None]
 
 
@@ -46,7 +55,6 @@ class Account:
     labelled : the number of kept rows with `correct`.
     columns_left_out : the number of columns beyond the first 500, which were left out.
     chats : the number of kept rows whose question is a chat of several turns.
-    off_scale : columns that were left out because they are not on a scale from 0 to 1.
     """
 
     read: int = 0
@@ -55,19 +63,38 @@ class Account:
     sources: Counter[str] = field(default_factory=Counter)
     labelled: int = 0
     columns_left_out: int = 0
-    off_scale: tuple[str, ...] = ()
     chats: int = 0
+
+    def drop(self, why: str) -> None:
+        self.read += 1
+        self.dropped[why] += 1
+
+    def keep(self, row: LogRow, keep_unscored: bool) -> bool:
+        """Count a row, and return whether it is kept."""
+        if not row.record["question"].strip():
+            self.drop("there is no question")
+            return False
+        if isinstance(row.confidence, Scored):
+            self.sources[row.confidence.source] += 1
+        elif not keep_unscored:
+            self.drop(row.confidence.why)
+            return False
+        self.read += 1
+        self.kept += 1
+        self.labelled += row.record["correct"] is not None
+        self.chats += row.turns > 1
+        return True
 
     @property
     def reasons(self) -> list[str]:
         """One line for each reason why rows were dropped, the most frequent first."""
-        return [f"  {count:,}: {why}" for why, count in _by_count(self.dropped)]
+        return [f"  {count:,}: {why}" for why, count in self.dropped.most_common()]
 
     def __str__(self) -> str:
         left = self.read - self.kept
         lines = [f"{counted(self.read, 'row')} read, {self.kept:,} kept, {left:,} dropped{':' if left else '.'}"]
         lines += self.reasons
-        sources = ", ".join(f"{count:,} {source}" for source, count in _by_count(self.sources)) or "none"
+        sources = ", ".join(f"{count:,} {source}" for source, count in self.sources.most_common()) or "none"
         lines.append(f"Confidence: {sources}. Labelled: {self.labelled:,} of {self.kept:,}.")
         if self.columns_left_out:
             lines.append(f"{self.columns_left_out:,} columns left out: the log's metadata has too many names.")
@@ -76,7 +103,6 @@ class Account:
                 f"Questions that are a whole chat of several turns: {self.chats:,}. --last-turn (in Python: "
                 "last_turn=True) takes only the user's last message."
             )
-        lines += [f"{column} is left out: it is not on a scale from 0 to 1." for column in self.off_scale]
         return "\n".join(lines)
 
 
@@ -90,38 +116,47 @@ class Imported:
 
 @contextmanager
 def gathered(
-    importer: Importer,
+    format_name: str,
     paths: Sequence[Path],
     selection: Selection,
     *,
+    keep_unscored: bool = False,
     on_fault: OnFault = refuse,
     max_bad: float = MAX_BAD,
-    keep_unscored: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[tuple[RowBuffer, Account]]:
     """Yield the records of a log, in a temporary file that is removed afterwards, and the account of them.
 
-    on_fault : called with each row that does not follow its format; by default the first is an error.
-    max_bad : the largest share of such rows.
-    keep_unscored : keep rows without a confidence; these can be judged, counted and asked again, but not calibrated.
+    See :func:`qacal.sources.importers.import_log` for the parameters.
     """
-    with RowBuffer(_ALWAYS) as buffer:
-        rows = _Rows(buffer, keep_unscored)
-        account, bad = rows.account, BadRows(on_fault)
+    if format_name not in FORMATS:
+        raise InputError(f"there is no format {format_name!r}; there are {', '.join(FORMATS)}.")
+    log_format = FORMATS[format_name]
+    log_format.require(selection)
+    account, bad, percents, keys = Account(), BadRows(on_fault), Percents(), set[Any]()
 
-        def counting(fault: Fault) -> None:
-            bad(fault)
-            rows.drop("the row is faulty")
+    def count_fault(fault: Fault) -> None:
+        bad(fault)
+        account.drop("the row is faulty")
 
-        for outcome in importer(paths, selection, counting):
-            rows.take(outcome)
+    with RowBuffer() as buffer:
+        for outcome in log_format.read(Log(paths, selection, count_fault)):
+            if isinstance(outcome, Dropped):
+                account.drop(outcome.why)
+            else:
+                _require_new(outcome.key, keys)
+                if account.keep(outcome, keep_unscored):
+                    buffer.add(outcome.record)
+                    if isinstance(outcome.confidence, Scored) and outcome.confidence.is_percent:
+                        percents.add(outcome.confidence.value)
             if progress is not None and account.read % 1000 == 0:
                 progress("importing", account.read)
         bad.add_rows("log", account.read)
         if isinstance(on_fault, BadRows):
             on_fault.take_rows(bad)
         bad.require(max_bad)
-        rows.finish()
+        percents.require()
+        account.columns_left_out = len(buffer.left_out)
         if not account.read:
             raise InputError("the files hold no rows.")
         if not account.kept:
@@ -130,102 +165,32 @@ def gathered(
         yield buffer, account
 
 
-@dataclass
-class _Rows:
-    """Puts rows into the buffer, or counts why they are dropped."""
-
-    buffer: RowBuffer
-    keep_unscored: bool
-    account: Account = field(default_factory=Account)
-    keys: set[Any] = field(default_factory=set)
-    scales: Scales = field(default_factory=Scales)
-    percents: Percents = field(default_factory=Percents)
-
-    def drop(self, why: str) -> None:
-        self.account.read += 1
-        self.account.dropped[why] += 1
-
-    def take(self, outcome: Outcome) -> None:
-        if outcome.off_scale is not None:
-            self.scales.note(outcome.off_scale)
-        if not isinstance(outcome, LogRow):
-            return self.drop(outcome.why)
-        if outcome.key in self.keys:
-            name = ", ".join(str(part) for part in outcome.key if part is not None)
-            raise InputError(
-                f"there are two rows of {name}. Are two runs of the same task among the files, or one file twice? "
-                "Import them one by one."
-            )
-        self.keys.add(outcome.key)
-        if not outcome.question.strip():
-            return self.drop("there is no question")
-        if isinstance(outcome.confidence, Scored):
-            self.account.sources[outcome.confidence.source] += 1
-            if outcome.confidence.is_percent:
-                self.percents.add(outcome.confidence.value)
-        elif not self.keep_unscored:
-            return self.drop(outcome.confidence.why)
-        self.account.read += 1
-        self.account.kept += 1
-        self.account.labelled += outcome.correct is not None
-        self.account.chats += outcome.turns > 1
-        return self.buffer.add(_record(outcome))
-
-    def finish(self) -> None:
-        """Check the scale of each source, which is known only after all rows were read."""
-        self.scales.require()
-        self.percents.require()
-        self.account.off_scale = tuple(self.scales.unused_columns)
-        for column in self.account.off_scale:
-            self.buffer.leave_out(column)
-        self.account.columns_left_out = len(self.buffer.left_out)
+def _require_new(key: tuple[Hashable, ...], keys: set[Any]) -> None:
+    if key in keys:
+        name = ", ".join(str(part) for part in key if part is not None)
+        raise InputError(
+            f"there are two rows of {name}. Are two runs of the same task among the files, or one file twice? "
+            "Import them one by one."
+        )
+    keys.add(key)
 
 
-def _record(row: LogRow) -> dict[str, Any]:
-    scored = row.confidence if isinstance(row.confidence, Scored) else None
-    truths = row.ground_truth
-    return {
-        "id": row.id,
-        "question": row.question,
-        "answer": row.answer,
-        "confidence": None if scored is None else float(scored.value),
-        "confidence_source": None if scored is None else scored.source,
-        "correct": None if row.correct is None else float(row.correct),
-        "ground_truth": None if not truths else truths[0] if len(truths) == 1 else list(truths),
-        "model": row.model,
-        "prompt": None if row.prompt == row.question else row.prompt,
-        "task": row.task,
-        "judge": row.judge,
-        **row.columns,
-    }
-
-
-def _by_count(counts: Counter[str]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-
-
-@dataclass
 class RowBuffer:
     """Takes rows one by one and returns them as tables of one schema.
 
-    first : columns that come first and always exist.
     left_out : names of columns beyond the first 500: some logs have metadata with a name for each row.
 
-    >>> with RowBuffer(("id",)) as rows:
+    >>> with RowBuffer() as rows:
     ...     rows.add({"id": "1", "year": 1999})
     ...     rows.add({"id": "2", "year": "unknown", "aliases": ["two", "II"]})
-    ...     rows.frame().to_dict(as_series=False)
-    {'id': ['1', '2'], 'year': ['1999', 'unknown'], 'aliases': [None, ['two', 'II']]}
+    ...     rows.frame().select("id", "year", "aliases").rows()
+    [('1', '1999', None), ('2', 'unknown', ['two', 'II'])]
     """
 
-    first: tuple[str, ...]
-    left_out: set[str] = field(default_factory=set)
-    _kinds: dict[str, set[str]] = field(default_factory=dict)
-    _waiting: list[dict[str, Any]] = field(default_factory=list)
-    _file: IO[str] = field(default_factory=lambda: tempfile.TemporaryFile("w+", encoding="utf-8"))  # noqa: SIM115
-
-    def __post_init__(self) -> None:
-        self._kinds |= {name: set() for name in self.first}
+    def __init__(self) -> None:
+        self.left_out: set[str] = set()
+        self._kinds = {name: {kind} for name, kind in _ALWAYS.items()}
+        self._file = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
 
     def __enter__(self) -> RowBuffer:
         return self
@@ -242,33 +207,21 @@ class RowBuffer:
                 self._kinds.setdefault(name, set()).add(value_kind(value))
             else:
                 self.left_out.add(name)
-        self._waiting.append(row)
-        if len(self._waiting) == _BATCH_ROWS:
-            self._flush()
-
-    def leave_out(self, name: str) -> None:
-        """Leave a column out of all rows, also of those that were added before."""
-        self._kinds.pop(name, None)
+        self._file.write(json.dumps(row, default=str) + "\n")
 
     def tables(self) -> Iterator[FrameTable]:
-        self._flush()
         self._file.seek(0)
         count = 0
-        for line in self._file:
-            rows = json.loads(line)
-            yield FrameTable("records", "row", np.arange(count + 1, count + len(rows) + 1), self._frame(rows))
+        while lines := list(islice(self._file, _BATCH_ROWS)):
+            rows = self._frame([json.loads(line) for line in lines])
+            yield FrameTable("records", "row", np.arange(count + 1, count + len(rows) + 1), rows)
             count += len(rows)
 
     def frame(self) -> pl.DataFrame:
         import polars as pl
 
-        frames = [table.data for table in self.tables()]
-        return pl.concat(frames) if frames else self._frame([])
-
-    def _flush(self) -> None:
-        if self._waiting:
-            self._file.write(json.dumps(self._waiting, default=str) + "\n")
-            self._waiting = []
+        whole: pl.DataFrame = pl.concat([table.data for table in self.tables()])
+        return whole
 
     def _frame(self, rows: list[dict[str, Any]]) -> pl.DataFrame:
         import polars as pl

@@ -24,34 +24,32 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from os import SEEK_CUR
 from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError, MissingPackageError
-from qacal.records.file_options import largest_row, opened_bytes, too_large
+from qacal.records.file_options import largest_row, opened_text, too_large
 from qacal.records.files import OnFault
 from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault
 from qacal.sources.elicitation.matching import normalise_answer
 from qacal.sources.elicitation.reply import Reply
-from qacal.sources.importers.base import Dropped, LogRow, OnlyName, Outcome, Scored, Selection, UnusableRowError
+from qacal.sources.importers.base import Dropped, Item, Log, LogRow, Outcome, Question, UnusableRowError, checked_items
 from qacal.sources.importers.confidences import (
     AGREEMENT,
     METADATA,
     STATED,
     TOKENS,
-    ParsedReply,
+    Scored,
     by_tokens,
     is_cut_reason,
-    parse_confidence,
+    stated_reply,
 )
-from qacal.sources.importers.items import Item, checked_items, files_in, read_each
-from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import Question, content_of, digest, question_of
-from qacal.sources.importers.values import first, inside, listed, members, text_of, texts_of
+from qacal.sources.importers.formats import OnlyName
+from qacal.sources.importers.texts import content_of, digest, first, inside, listed, members, text_of, texts_of
 
 _ATTACHMENT = "attachment://"
 _ZSTANDARD = 93
@@ -61,21 +59,21 @@ _LOCAL_HEADER = 30
 _SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
 
 
-def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+def read(log: Log) -> Iterator[Outcome]:
     """Yield the samples of logs, or of all logs in folders; each epoch of a question is a row."""
-    name, _, part = (selection.scorer or "").partition(":")
+    name, _, part = (log.selection.metric or "").partition(":")
     scorers = OnlyName("scorer", name or None)
-    for path in files_in(paths, "*.eval", "*.json"):
-        agreeing = _agreeing(path, selection, scorers, part)
-        with open_log(path, on_fault) as (header, samples):
-            reader = _Samples(header, selection, scorers, part, agreeing)
-            yield from read_each(samples, reader.outcome, on_fault)
+    for path in log.files("*.eval", "*.json"):
+        agreeing = _agreeing(path, log, scorers, part)
+        with open_log(path, log.on_fault) as (header, samples):
+            reader = _Samples(log, header, scorers, part, agreeing)
+            yield from log.rows(samples, reader.outcome)
             if "eval" not in header:
                 raise InputError(f"{path} says nothing of an eval; expected a log of inspect_ai.")
     scorers.check()
 
 
-def _agreeing(path: Path, selection: Selection, scorers: OnlyName, part: str) -> dict[str, Counter[str]]:
+def _agreeing(path: Path, log: Log, scorers: OnlyName, part: str) -> dict[str, Counter[str]]:
     """Return the number of epochs with each answer, by question; empty if the log has one epoch."""
     answers: dict[str, Counter[str]] = defaultdict(Counter)
 
@@ -87,10 +85,10 @@ def _agreeing(path: Path, selection: Selection, scorers: OnlyName, part: str) ->
         epochs = inside(header, "eval", "config", "epochs")
         if sample is None or not isinstance(epochs, int) or epochs < 2:
             return answers
-        reader = _Samples(header, selection, scorers, part, answers)
-        for outcome in read_each(chain([sample], samples), reader.outcome, ignore):
+        reader = _Samples(log, header, scorers, part, answers)
+        for outcome in replace(log, on_fault=ignore).rows(chain([sample], samples), reader.outcome):
             if isinstance(outcome, LogRow):
-                answers[outcome.id][_alike(outcome.answer)] += 1
+                answers[outcome.record["id"]][_alike(outcome.record["answer"])] += 1
     return answers
 
 
@@ -106,8 +104,8 @@ class _Samples:
     answers : the number of epochs with each answer, by question.
     """
 
+    log: Log
     header: Mapping[str, Any]
-    selection: Selection
     scorers: OnlyName
     part: str
     answers: Mapping[str, Counter[str]]
@@ -126,17 +124,18 @@ class _Samples:
         value = inside(score, "value")
         if isinstance(value, dict) and self.part in value:
             value = value[self.part]
-        correct = graded(value, self.selection.correct_at, f"the scorer {name}")
+        correct = self.log.grade(value, f"the scorer {name}")
         if completion is None:
             return Dropped("there is no reply")
         return self._row(sample, score, correct, completion)
 
     def _row(self, sample: dict[str, Any], score: Any, correct: float | Dropped | None, completion: str) -> Outcome:
-        reply = ParsedReply.of(completion, is_cut=is_cut_reason(inside(sample, "output", "choices", 0, "stop_reason")))
+        stop_reason = inside(sample, "output", "choices", 0, "stop_reason")
+        said, stated = stated_reply(completion, is_cut=is_cut_reason(stop_reason))
         choices = texts_of(sample.get("choices"))
         scored = text_of(inside(score, "answer"))
         is_part = bool(scored) and str(scored).strip().lower() != completion.strip().lower()
-        written = str(scored) if is_part else reply.answer
+        written = str(scored) if is_part else said
         answer = _choice(written, choices)
         task = text_of(inside(self.header, "eval", "task")) or "inspect"
         model = text_of(inside(self.header, "eval", "model"))
@@ -147,8 +146,8 @@ class _Samples:
         except InputError:
             output = Reply(completion)
         offers = {
-            METADATA: parse_confidence(number, percent=self.selection.percent),
-            STATED: reply.stated,
+            METADATA: self.log.confidence(number),
+            STATED: stated,
             TOKENS: by_tokens(output, written),
         }
         epochs = self.answers.get(id_, Counter())
@@ -156,15 +155,14 @@ class _Samples:
             offers[AGREEMENT] = Scored(epochs[_alike(answer)] / epochs.total(), AGREEMENT)
         steps = listed(inside(self.header, "plan", "steps"))
         templates = (text_of(inside(step, "params", "template")) for step in steps)
-        return log_row(
-            self.selection,
-            question_of(_attached(sample), self.selection) or Question(""),
+        return self.log.row(
+            self.log.question(_attached(sample)) or Question(""),
             answer,
             correct,
             offers,
             identity=id_,
             model=model,
-            key=(self.selection.model or model, id_, text_of(epoch)),
+            key=(self.log.selection.model or model, id_, text_of(epoch)),
             ground_truth=tuple(_choice(target, choices) for target in texts_of(sample.get("target"))),
             prompt=next(filter(None, templates), None),
             task=task,
@@ -205,7 +203,7 @@ def open_log(path: Path, on_fault: OnFault) -> Iterator[tuple[dict[str, Any], It
     The header of a JSON document is complete only after its first sample was read.
     """
     if not zipfile.is_zipfile(path):
-        with opened_bytes(path) as stream:
+        with opened_text(path) as stream:
             document = JsonDocument(stream, str(path))
             yield document.header, checked_items(path, document.items("samples"), on_fault)
         return

@@ -28,28 +28,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.records.files import OnFault
+from qacal.records.file_options import opened_text
+from qacal.records.json_stream import JsonDocument
 from qacal.sources.elicitation.matching import normalise_answer
 from qacal.sources.elicitation.patterns import PatternError, all_matches
-from qacal.sources.importers.base import (
+from qacal.sources.importers.base import Dropped, Item, Log, Outcome, Question, UnusableRowError
+from qacal.sources.importers.confidences import (
+    AGREEMENT,
+    LIKELIHOOD,
+    STATED,
     Confidence,
-    Dropped,
-    OnlyName,
-    Outcome,
     Scored,
-    Selection,
     Unscored,
-    UnusableRowError,
+    agreement,
+    bare_number,
+    stated_reply,
 )
-from qacal.sources.importers.confidences import AGREEMENT, LIKELIHOOD, STATED, ParsedReply, agreement, bare_number
-from qacal.sources.importers.items import Item, document, files_in, items_of, read_each
-from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import Question, named_text, prompt_of, question_of
-from qacal.sources.importers.values import first, inside, listed, members, texts_of
+from qacal.sources.importers.formats import OnlyName
+from qacal.sources.importers.texts import first, inside, listed, members, named_text, prompt_of, texts_of
 
 _NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl(?:\.gz)?")
 _QUESTIONS = ("question", "question_stem", "query", "problem", "goal", "input", "inputs")
@@ -62,39 +61,40 @@ _NOTHING_FOUND = "[invalid]"
 _PATTERN = r"#### (\-?[0-9\.\,]+)"
 
 
-def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+def read(log: Log) -> Iterator[Outcome]:
     """Yield the rows of sample files, or of all of them in folders."""
-    metrics = OnlyName("metric", selection.metric)
-    filters = OnlyName("filter", selection.filter)
-    for path in files_in(paths, "samples_*.jsonl", "samples_*.jsonl.gz"):
-        if selection.filter is None:
-            filters = OnlyName("filter", None, f"{path}: ")
+    selection = log.selection
+    for path in log.files("samples_*.jsonl", "samples_*.jsonl.gz"):
+        filters = OnlyName("filter", selection.filter, "--filter", f"{path}: ")
         name = _NAME.fullmatch(path.name)
         task = name["task"] if name else path.name.removesuffix(".gz").removesuffix(".jsonl")
         folder = path.absolute().parent
         # The results of the same run are beside its samples, and lm-eval names the folder after the LLM.
         files = sorted(folder.glob("results_*.json"))
         of_run = [file for file in files if name and name["time"] and name["time"] in file.name] or files[-1:]
-        results = document(of_run[0]) if of_run else None
+        results = _results(of_run[0]) if of_run else {}
         model_name = inside(results, "model_name")
         logged = model_name if isinstance(model_name, str) else None
         model = selection.model or logged or folder.name.replace("__", "/")
-        log = _Log(task, model, selection, filters, metrics, _steps(results, task))
-        yield from read_each(items_of(path, on_fault), log.outcome, on_fault)
+        samples = _Samples(log, task, model, filters, _steps(results, task))
+        yield from log.rows(path, samples.outcome)
         if selection.filter is None:
             filters.check()
-    filters.check()
-    if selection.metric is not None:
-        metrics.check()
+
+
+def _results(path: Path) -> dict[str, Any]:
+    with opened_text(path) as stream:
+        document = JsonDocument(stream, str(path))
+        list(document.items())
+        return document.header
 
 
 @dataclass(frozen=True)
-class _Log:
+class _Samples:
+    log: Log
     task: str
     model: str
-    selection: Selection
     filters: OnlyName
-    metrics: OnlyName
     steps: Mapping[str, list[dict[str, Any]]]
 
     def outcome(self, item: Item) -> Outcome:
@@ -107,20 +107,17 @@ class _Log:
             )
         filter_ = str(row.get("filter", "none"))
         if not self.filters.takes(filter_):
-            return Dropped("it is of another filter")
+            return Dropped(f"it is of the filter {filter_}")
         sample = Sample.of(row, self.steps.get(filter_))
-        for name in sample.metrics:
-            self.metrics.takes(name)
-        if self.selection.metric not in (None, *sample.metrics):
-            return Dropped(f"it has no metric {self.selection.metric}")
-        judged = (_judged_choice if sample.has_likelihoods else _judged_reply)(sample, self.selection)
+        if self.log.selection.metric not in (None, *sample.metrics):
+            return Dropped(f"it has no metric {self.log.selection.metric}, but {', '.join(sample.metrics) or 'none'}")
+        judged = (_judged_choice if sample.has_likelihoods else _judged_reply)(sample, self.log)
         if isinstance(judged, Dropped):
             return judged
         id_ = f"{self.task}:{row['doc_id']}"
         named = named_text(sample.doc, _QUESTIONS)
-        return log_row(
-            self.selection,
-            Question(named[1]) if named else question_of(sample.prompt, self.selection) or Question(""),
+        return self.log.row(
+            Question(named[1]) if named else self.log.question(sample.prompt) or Question(""),
             judged.answer,
             judged.correct,
             {judged.source: judged.confidence},
@@ -226,14 +223,12 @@ def _by_length(length: Callable[[str], int]) -> Callable[[Choice], float]:
     return lambda choice: choice.loglikelihood / length(choice.text) if choice.text else math.nan
 
 
-RULES: Mapping[str, Callable[[Choice], float]] = MappingProxyType(
-    {
-        "acc": lambda choice: choice.loglikelihood,
-        "acc_norm": _by_length(len),
-        "acc_bytes": _by_length(lambda text: len(text.encode(errors="surrogatepass"))),
-        "acc_mutual_info": lambda choice: choice.loglikelihood - choice.alone,
-    }
-)
+RULES: dict[str, Callable[[Choice], float]] = {
+    "acc": lambda choice: choice.loglikelihood,
+    "acc_norm": _by_length(len),
+    "acc_bytes": _by_length(lambda text: len(text.encode(errors="surrogatepass"))),
+    "acc_mutual_info": lambda choice: choice.loglikelihood - choice.alone,
+}
 
 
 def best_choice(choices: Sequence[Choice], metric: str = "acc") -> tuple[int, Scored] | None:
@@ -253,12 +248,12 @@ def best_choice(choices: Sequence[Choice], metric: str = "acc") -> tuple[int, Sc
     return best, Scored(1 / total, LIKELIHOOD if metric == "acc" else f"{LIKELIHOOD} ({metric})")
 
 
-def _judged_choice(sample: Sample, selection: Selection) -> Judged | Dropped:
+def _judged_choice(sample: Sample, log: Log) -> Judged | Dropped:
     """Return the best choice by the rule of the metric, which is `acc` by default."""
     choices = _choices(sample)
     if len(choices) < 2:
         return Dropped("there is one choice only: its likelihood is that of the target, not of an answer")
-    metric = selection.metric or next((name for name in RULES if name in sample.metrics), "acc")
+    metric = log.selection.metric or next((name for name in RULES if name in sample.metrics), "acc")
     if metric not in RULES:
         return Dropped(f"{metric} does not judge one choice")
     if metric in ("acc_norm", "acc_bytes") and len({str(request[1]) for request in sample.requests}) == 1:
@@ -328,17 +323,17 @@ def _right(sample: Sample, shown: list[str], texts: list[str]) -> set[int]:
     return right
 
 
-def _judged_reply(sample: Sample, selection: Selection) -> Judged | Dropped:
+def _judged_reply(sample: Sample, log: Log) -> Judged | Dropped:
     """Return the judged answer: the text that the filter extracted or, without one, the answer of the parser."""
     repeats = _reply_texts(inside(sample.row, "resps", 0)) or _reply_texts(sample.row["filtered_resps"])
     filtered = sample.row["filtered_resps"][0]
     if not repeats:
         return Dropped("there is no reply")
-    metric = _metric(sample, selection)
-    correct = None if metric is None else graded(sample.row[metric], selection.correct_at, f"the metric {metric}")
+    metric = _metric(sample, log.selection.metric)
+    correct = None if metric is None else log.grade(sample.row[metric], f"the metric {metric}")
     if isinstance(correct, Dropped):
         return correct
-    wanted = selection.confidence_from
+    wanted = log.selection.confidence_from
     if wanted == AGREEMENT or (wanted is None and len(repeats) > 1):
         if isinstance(filtered, list) and correct not in (None, 0.0, 1.0):
             return Dropped("the score is shared by repeats that differ")
@@ -355,13 +350,13 @@ def _judged_reply(sample: Sample, selection: Selection) -> Judged | Dropped:
 
 def _stated_reply(repeats: Sequence[str], filtered: object) -> tuple[str, Confidence]:
     """Return the answer and the stated confidence; of several replies, those of the first that gives the answer."""
-    replies, picked = [ParsedReply.of(text) for text in repeats], 0
+    replies, picked = [stated_reply(text) for text in repeats], 0
     if isinstance(filtered, str) and len(repeats) > 1:
-        matches = [normalise_answer(reply.answer) == normalise_answer(filtered) for reply in replies]
+        matches = [normalise_answer(answer) == normalise_answer(filtered) for answer, _ in replies]
         picked = matches.index(True) if any(matches) else 0
     is_extract = isinstance(filtered, str) and filtered.strip() not in (repeats[picked].strip(), _NOTHING_FOUND)
-    answer = str(filtered) if is_extract else replies[picked].answer
-    return answer, replies[picked].stated
+    answer, stated = replies[picked]
+    return str(filtered) if is_extract else answer, stated
 
 
 def _agreed(repeats: Sequence[str], filtered: object, sample: Sample) -> tuple[str, Confidence]:
@@ -375,7 +370,7 @@ def _agreed(repeats: Sequence[str], filtered: object, sample: Sample) -> tuple[s
         answers = filtered_replies(repeats, sample.steps)
         if answers is None:
             unknown = f" ({_NO_STEP if sample.steps else _NO_RESULTS})"
-            answers = [ParsedReply.of(reply).answer for reply in repeats]
+            answers = [stated_reply(reply)[0] for reply in repeats]
             filtered = answers[repeats.index(filtered)] if filtered in repeats else filtered
         answer, confidence = agreement(answers, str(filtered))
     if answer.strip() in ("", _NOTHING_FOUND):
@@ -385,10 +380,10 @@ def _agreed(repeats: Sequence[str], filtered: object, sample: Sample) -> tuple[s
     return answer, confidence
 
 
-def _metric(sample: Sample, selection: Selection) -> str | None:
+def _metric(sample: Sample, wanted: str | None) -> str | None:
     """Return the metric that decides correctness: the one asked for, exact_match, acc, or the only one."""
-    if selection.metric is not None:
-        return selection.metric
+    if wanted is not None:
+        return wanted
     usual: list[str | None] = [name for name in ("exact_match", "acc") if name in sample.metrics]
     if not usual and len(sample.metrics) > 1:
         raise InputError(f"there are several metrics: {', '.join(sample.metrics)}. Choose one with --metric.")

@@ -1,7 +1,7 @@
-"""MLflow: the result of ``search_traces`` as Parquet, CSV, JSON or JSON lines; nested values may be text.
+"""MLflow: the result of ``search_traces`` as Parquet, CSV, JSON or JSON lines, or a JSON list of traces.
 
-``search_traces().to_json("traces.jsonl", orient="records", lines=True)`` writes everything. CSV has nested values in
-Python's notation, so the column `trace`, which is always JSON, is preferred.
+``search_traces().to_json("traces.jsonl", orient="records", lines=True)`` writes everything. Only its column `trace` is
+read: it is JSON in every kind of file, and has all that the others have.
 
 Assessments by people are preferred to those by programs, and these to those by LLMs. A record has the id of its
 question, because users ask the same question again; the id of the trace is a column.
@@ -9,112 +9,82 @@ question, because users ask the same question again; the id of the trace is a co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from qacal.records.files import OnFault
-from qacal.sources.importers.base import Dropped, OnlyName, Outcome, Selection, UnusableRowError
-from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
-from qacal.sources.importers.items import TABLES, Item, files_in, items_of, read_each
-from qacal.sources.importers.rows import graded, judgement_rank, log_row
-from qacal.sources.importers.texts import TRUTHS, prompt_of, question_of, reply_of
-from qacal.sources.importers.values import first, inside, listed, members, text_of, truths_of, unpacked
+from qacal.sources.importers.base import TABLES, Dropped, Item, Log, Outcome, UnusableRowError, judgement_rank
+from qacal.sources.importers.confidences import METADATA, STATED, is_cut_off, stated_reply
+from qacal.sources.importers.formats import OnlyName
+from qacal.sources.importers.texts import (
+    TRUTHS,
+    first,
+    inside,
+    listed,
+    members,
+    prompt_of,
+    reply_of,
+    text_of,
+    truths_of,
+    unpacked,
+)
 
 _CONFIDENCE = "confidence"
 _SOURCES = ("HUMAN", "CODE", "LLM_JUDGE")
 
 
-def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+def read(log: Log) -> Iterator[Outcome]:
     """Yield the traces, with the assessment that judges them."""
-    reader = _Traces(selection, OnlyName("assessment", selection.assessment))
-    for path in files_in(paths, *TABLES):
-        yield from read_each(items_of(path, on_fault, "traces"), reader.outcome, on_fault)
+    reader = _Traces(log, OnlyName("assessment", log.selection.metric))
+    for path in log.files(*TABLES):
+        yield from log.rows(path, reader.outcome, "traces")
     reader.names.check()
 
 
 @dataclass(frozen=True)
-class _Trace:
-    """A trace, from columns of a frame or from an object with `info` and `data`."""
-
-    id: str
-    state: str
-    request: Any
-    response: Any
-    is_cut: bool
-    assessments: list[dict[str, Any]]
-    metadata: dict[str, Any]
-    tags: dict[str, Any]
-
-    @staticmethod
-    def of(row: dict[str, Any]) -> _Trace | None:
-        trace = _object(row.get("trace"))
-        whole = trace or row
-        columns = {name: value for name, value in row.items() if value is not None}
-        info = _object(inside(whole, "info"))
-        info = columns | info if trace else info | columns
-        id_ = text_of(info.get("trace_id")) or text_of(info.get("request_id"))
-        if id_ is None or not {"request", "response", "info", "trace", "spans"} & row.keys():
-            return None
-        spans = _objects(inside(whole, "data", "spans") or row.get("spans"))
-        roots = (span for span in spans if not (span.get("parent_id") or span.get("parent_span_id")))
-        root = _object(next(roots, {}).get("attributes"))
-        inputs, outputs = root.get("mlflow.spanInputs"), root.get("mlflow.spanOutputs")
-        # Previews are cut off, so they are used last.
-        has_spans = bool(trace and root)
-        request = first(None if has_spans else row.get("request"), inputs, info.get("request_preview"))
-        response = first(None if has_spans else row.get("response"), outputs, info.get("response_preview"))
-        is_preview = isinstance(response, str) and response is info.get("response_preview")
-        is_cut = is_cut_off(response) or (is_preview and response.endswith(("...", "…")))
-        assessments = _objects(info.get("assessments"))
-        metadata = _object(info.get("trace_metadata") or info.get("request_metadata"))
-        state = str(info.get("state") or info.get("status"))
-        return _Trace(id_, state, request, response, is_cut, assessments, metadata, _object(info.get("tags")))
-
-
-@dataclass(frozen=True)
 class _Traces:
-    selection: Selection
+    log: Log
     names: OnlyName
 
     def outcome(self, item: Item) -> Outcome:
-        trace = _Trace.of(item.value)
-        if trace is None:
-            raise UnusableRowError("there are no trace_id, request and response; expected a trace of MLflow.")
-        if trace.state.endswith("ERROR"):
+        trace = unpacked(item.value["trace"]) if "trace" in item.value else item.value
+        info, id_ = members(inside(trace, "info")), text_of(inside(trace, "info", "trace_id"))
+        if id_ is None:
+            raise UnusableRowError("there is no trace with an info and its trace_id; expected a trace of MLflow 3.")
+        if info.get("state") == "ERROR":
             return Dropped("the trace ended with an error")
-        question, output = question_of(trace.request, self.selection), reply_of(trace.response)
+        root = next((span for span in _objects(inside(trace, "data", "spans")) if not span.get("parent_span_id")), {})
+        request, response = (inside(root, "attributes", f"mlflow.span{part}") for part in ("Inputs", "Outputs"))
+        question, output = self.log.question(request), reply_of(response)
         if question is None or not output:
             return Dropped("there is no question in the request" if output else "there is no text in the response")
-        judgement = self._judgement(trace)
-        source = f"the assessment {_name(judgement)}"
-        correct = graded(inside(judgement, "feedback", "value"), self.selection.correct_at, source)
-        reply = ParsedReply.of(output, is_cut=trace.is_cut)
-        assessed = [inside(part, "feedback", "value") for part in trace.assessments if _name(part) == _CONFIDENCE]
-        number = first(*assessed, trace.tags.get(_CONFIDENCE), trace.metadata.get(_CONFIDENCE))
-        tags = {**trace.metadata, **trace.tags}
+        assessments = _objects(info.get("assessments"))
+        judgement = self._judgement(assessments)
+        correct = self.log.grade(inside(judgement, "feedback", "value"), f"the assessment {_name(judgement)}")
+        answer, stated = stated_reply(output, is_cut=is_cut_off(response))
+        tags = members(info.get("trace_metadata")) | members(info.get("tags"))
         users_tags = {name: value for name, value in tags.items() if not name.startswith("mlflow.")}
-        expected = {_name(part): inside(part, "expectation", "value") for part in trace.assessments}
+        assessed = [inside(part, "feedback", "value") for part in assessments if _name(part) == _CONFIDENCE]
+        number = first(*assessed, users_tags.get(_CONFIDENCE))
+        expected = {_name(part): inside(part, "expectation", "value") for part in assessments}
         truths = next((truths_of(expected[name]) for name in TRUTHS if expected.get(name)), ())
-        return log_row(
-            self.selection,
+        return self.log.row(
             question,
-            reply.answer,
+            answer,
             correct,
-            {METADATA: parse_confidence(number, percent=self.selection.percent), STATED: reply.stated},
-            model=text_of(users_tags.get("model")) or text_of(inside(unpacked(trace.request), "model")),
-            key=(trace.id,),
+            {METADATA: self.log.confidence(number), STATED: stated},
+            model=text_of(users_tags.get("model")) or text_of(inside(unpacked(request), "model")),
+            key=(id_,),
             ground_truth=truths,
-            prompt=prompt_of(trace.request),
+            prompt=prompt_of(request),
             judge=None if correct is None else _judge(judgement),
-            objects=[("mlflow", {"trace_id": trace.id}), ("tag", users_tags)],
+            objects=[("mlflow", {"trace_id": id_}), ("tag", users_tags)],
             used=(_CONFIDENCE, "model"),
         )
 
-    def _judgement(self, trace: _Trace) -> dict[str, Any]:
+    def _judgement(self, assessments: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the preferred assessment: by its source, then the latest; empty if there is none."""
-        feedback = [part for part in trace.assessments if part.get("feedback") and part.get("valid") is not False]
+        feedback = [part for part in assessments if part.get("feedback") and part.get("valid") is not False]
         named = [part for part in feedback if _name(part) != _CONFIDENCE]
         return max((part for part in named if self.names.takes(_name(part))), key=_rank, default={})
 
@@ -126,18 +96,12 @@ def _judge(judgement: dict[str, Any]) -> str:
 
 
 def _rank(part: dict[str, Any]) -> tuple[int, str]:
-    kind = str(inside(part, "source", "source_type"))
-    time = part.get("last_update_time") or part.get("last_update_time_ms") or part.get("create_time")
-    return judgement_rank(kind, _SOURCES, time)
+    return judgement_rank(str(inside(part, "source", "source_type")), _SOURCES, part.get("last_update_time"))
 
 
 def _name(part: dict[str, Any]) -> str:
-    return str(part.get("assessment_name") or part.get("name"))
+    return str(part.get("assessment_name"))
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    return [part for part in map(unpacked, listed(unpacked(value))) if isinstance(part, dict)]
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return members(unpacked(value))
+    return [part for part in listed(value) if isinstance(part, dict)]

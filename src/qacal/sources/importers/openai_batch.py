@@ -6,38 +6,34 @@ request. A record has the id of its question, so a question that was asked twice
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.records.files import OnFault
 from qacal.sources.elicitation.reply import Reply
-from qacal.sources.importers.base import Dropped, Outcome, Selection, UnusableRowError
-from qacal.sources.importers.confidences import STATED, TOKENS, ParsedReply, by_tokens, is_cut_off
-from qacal.sources.importers.items import Item, files_in, first_item, items_of, read_each
-from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import Question, prompt_of, question_of
-from qacal.sources.importers.values import inside, listed, text_of, truths_of
+from qacal.sources.importers.base import Dropped, Item, Log, Outcome, Question, UnusableRowError, first_item, items_of
+from qacal.sources.importers.confidences import STATED, TOKENS, by_tokens, is_cut_off, stated_reply
+from qacal.sources.importers.texts import inside, listed, prompt_of, text_of, truths_of
 from qacal.tally.arrays import is_missing
 
 _IDS = ("custom_id", "id")
 
 
-def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+def read(log: Log) -> Iterator[Outcome]:
     """Yield the responses, and a dropped row for each request without one."""
-    files = files_in(paths, "*.jsonl")
+    files = log.files("*.jsonl")
     are_requests = {file: "body" in first_item(file) for file in files}
     responses = [file for file in files if not are_requests[file]]
     if not responses:
         raise InputError(f"there is no batch output among {', '.join(map(str, files))}; only requests.")
-    batch = _Batch(selection, {}, {} if selection.labels is None else _labels(selection.labels), set())
+    batch = _Batch(log, {}, {} if log.selection.labels is None else _labels(log.selection.labels), set())
     for file in files:
         if are_requests[file]:
-            batch.gather_requests(file, on_fault)
+            batch.gather_requests(file)
     for file in responses:
-        yield from read_each(items_of(file, on_fault), batch.outcome, on_fault)
+        yield from log.rows(file, batch.outcome)
     for _ in batch.requests.keys() - batch.answered:
         yield Dropped("the request has no response")
 
@@ -51,13 +47,13 @@ class _Request:
 
 @dataclass(frozen=True)
 class _Batch:
-    selection: Selection
+    log: Log
     requests: dict[str, _Request]
     labels: Mapping[str, dict[str, Any]]
     answered: set[str]
 
-    def gather_requests(self, file: Path, on_fault: OnFault) -> None:
-        for item in items_of(file, on_fault):
+    def gather_requests(self, file: Path) -> None:
+        for item in items_of(file, self.log.on_fault):
             id_, body = text_of(item.value.get("custom_id")), item.value.get("body")
             if id_ is None or not isinstance(body, dict):
                 raise InputError(f"{item.origin} {item.place}: there are no custom_id and body; expected a request.")
@@ -66,7 +62,7 @@ class _Batch:
                     f"{item.origin} {item.place}: custom_id {id_!r} belongs to two requests. Import batches one by one."
                 )
             asked = body.get("messages") or body.get("input") or body.get("prompt")
-            question = question_of(asked, self.selection)
+            question = self.log.question(asked)
             self.requests[id_] = _Request(question, prompt_of(asked), text_of(body.get("model")))
 
     def outcome(self, item: Item) -> Outcome:
@@ -93,16 +89,15 @@ class _Batch:
             raise UnusableRowError(str(error)) from None
         if reply.refusal or not reply.text.strip():
             return Dropped("the LLM refused" if reply.refusal else "there is no reply")
-        parsed = ParsedReply.of(reply.text, is_cut=reply.is_cut)
+        answer, stated = stated_reply(reply.text, is_cut=reply.is_cut)
         model = text_of(inside(body, "model")) or request.model
-        return log_row(
-            self.selection,
+        return self.log.row(
             question,
-            parsed.answer,
-            graded(label.get("correct"), self.selection.correct_at, "the column 'correct' of the labels"),
-            {STATED: parsed.stated, TOKENS: by_tokens(reply, parsed.answer)},
+            answer,
+            self.log.grade(label.get("correct"), "the column 'correct' of the labels"),
+            {STATED: stated, TOKENS: by_tokens(reply, answer)},
             model=model,
-            key=(self.selection.model or model, id_),
+            key=(self.log.selection.model or model, id_),
             ground_truth=truths_of(label.get("ground_truth")),
             prompt=request.prompt,
             judge=text_of(label.get("judge")),

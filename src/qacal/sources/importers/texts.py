@@ -1,57 +1,88 @@
-"""Questions and replies in the forms that logs have: text, JSON as text, chats, and objects with any of these."""
+"""Values and texts in the forms that logs have: nested objects, JSON as text, chats, and replies in any of these."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from qacal.sources.importers.base import Selection
-from qacal.sources.importers.values import first, inside, listed, members, text_of, unpacked
+from qacal.sources.elicitation.question import texts_in
 
 QUESTIONS = ("question", "query", "input", "prompt", "user_input", "text", "content")
+TRUTHS = ("ground_truth", "expected_answer", "expected_response", "expected", "reference", "target", "answer")
 _REPLIES = ("content", "answer", "output", "response", "text", "completion", "result")
 _CONFIDENCES = {"confidence", "probability", "likelihood"}
-_USER = ("user", "human")
-_SPEAKERS = (*_USER, "assistant", "ai", "model")
-_DEFAULTS = Selection()
-TRUTHS = ("ground_truth", "expected_answer", "expected_response", "expected", "reference", "target", "answer")
+USERS = ("user", "human")
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question; `turns` is the number of the user's messages in it."""
+def inside(value: Any, *path: str | int) -> Any:
+    """Return the value at a path into nested objects and lists; None if there is no such path.
 
-    text: str
-    turns: int = 1
-
-
-def question_of(asked: Any, selection: Selection = _DEFAULTS) -> Question | None:
-    """Return the question in the input of an LLM: text, a chat, or an object with either.
-
-    The question in a chat is the user's message, without the system message. If the user has several messages, it is
-    the whole chat, because the last message is seldom a question by itself; ``selection.last_turn`` takes it alone.
-
-    >>> chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "The question is: 2+2?"}]
-    >>> question_of(chat, Selection(question_after="The question is:")).text
-    '2+2?'
+    >>> inside({"choices": [{"text": "Paris"}]}, "choices", 0, "text")
+    'Paris'
     """
-    value = unpacked(asked)
-    chat = _chat(value)
-    turns = sum(role in _USER for role, _ in chat)
-    if turns > 1 and not selection.last_turn:
-        text: str | None = _shown([(role, part) for role, part in chat if role in _SPEAKERS])
-    else:
-        turns, text = 1, _asked(value)
-    if text is None:
-        if not isinstance(asked, str):
+    for step in path:
+        if isinstance(value, dict) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
+            value = value[step]
+        else:
             return None
-        text = asked
-    if selection.question_after is not None and selection.question_after in text:
-        text = text.rpartition(selection.question_after)[2].strip()
-    return Question(text, turns)
+    return value
+
+
+def first(*values: Any) -> Any:
+    """Return the first value that is not None; None if all are."""
+    return next((value for value in values if value is not None), None)
+
+
+def listed(value: Any) -> list[Any]:
+    """Return a list, and an empty one for any other value."""
+    return value if isinstance(value, list) else []
+
+
+def members(value: Any) -> dict[str, Any]:
+    """Return an object, and an empty one for any other value."""
+    return value if isinstance(value, dict) else {}
+
+
+def text_of(value: Any) -> str | None:
+    """Return text, or a number as text; None for anything else."""
+    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+
+
+def texts_of(value: Any) -> tuple[str, ...]:
+    """Return a text or a list of texts as a tuple; empty and other values are left out.
+
+    >>> texts_of(["Paris", None, 4]), texts_of("")
+    (('Paris', '4'), ())
+    """
+    texts = [text_of(part) for part in (value if isinstance(value, list | tuple) else [value])]
+    return tuple(text for text in texts if text)
+
+
+def unpacked(value: Any) -> Any:
+    """Return the value of JSON text; other text and values are returned unchanged.
+
+    >>> unpacked('{"topic": "geo"}'), unpacked("Paris")
+    ({'topic': 'geo'}, 'Paris')
+    """
+    if isinstance(value, str) and value[:1] in ("{", "[", '"'):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def truths_of(value: Any) -> tuple[str, ...]:
+    """Return the spellings of the correct answer; a list as text is a list of spellings if all its items are text.
+
+    >>> truths_of('["Paris", "Paname"]'), truths_of("[1, 2, 3]"), truths_of(4)
+    (('Paris', 'Paname'), ('[1, 2, 3]',), ('4',))
+    """
+    return texts_of(texts_in(value) if isinstance(value, str) else value)
 
 
 def reply_of(replied: Any) -> str | None:
@@ -93,8 +124,8 @@ def prompt_of(asked: Any) -> str | None:
     user: 2+2?
     """
     value = unpacked(asked)
-    turns = _chat(value)
-    return _shown(turns) if len(turns) > 1 else _asked(value)
+    turns = chat_of(value)
+    return chat_text(turns) if len(turns) > 1 else asked_text(value)
 
 
 def named_text(values: Any, names: Sequence[str]) -> tuple[str, str] | None:
@@ -112,7 +143,7 @@ def digest(value: Any) -> str:
     return blake2b(json.dumps(value, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
 
 
-def _chat(value: Any) -> list[tuple[str, str | None]]:
+def chat_of(value: Any) -> list[tuple[str, str | None]]:
     """Return the messages of a chat as roles and texts; empty for anything else."""
     messages = listed(value.get("messages") if isinstance(value, dict) else value)
     if not all(isinstance(message, dict) and "role" in message for message in messages):
@@ -120,14 +151,15 @@ def _chat(value: Any) -> list[tuple[str, str | None]]:
     return [(str(message["role"]), content_of(message.get("content"))) for message in messages]
 
 
-def _shown(turns: Sequence[tuple[str, str | None]]) -> str:
+def chat_text(turns: Sequence[tuple[str, str | None]]) -> str:
+    """Return the messages of a chat as one text."""
     return "\n".join(f"{role}: {text}" for role, text in turns if text is not None)
 
 
-def _asked(value: Any) -> str | None:
+def asked_text(value: Any) -> str | None:
     """Return the user's last message in a chat, the question that an object names, or a text."""
-    if chat := _chat(value):
-        return ([text for role, text in chat if role in _USER] or [text for _, text in chat])[-1]
+    if chat := chat_of(value):
+        return ([text for role, text in chat if role in USERS] or [text for _, text in chat])[-1]
     if not isinstance(value, dict):
         return content_of(value)
     if named := named_text(value, QUESTIONS):

@@ -107,7 +107,10 @@ def gather(rows: Iterable[Row], reader: Reader) -> Gathered:
     for place, row in enumerate(rows, 1):
         try:
             question = reader(row)
-            _require_new(question, questions.setdefault(question.id, question))
+            first = questions.setdefault(question.id, question)
+            if first is not question:
+                same = "asks the same" if first.question == question.question else "has the same id"
+                raise UnusableError(f"an earlier row {same}", question.question)
         except InputError as error:
             raise InputError(f"row {place}: {error}") from None
         except UnusableError as unusable:
@@ -121,19 +124,6 @@ def gather(rows: Iterable[Row], reader: Reader) -> Gathered:
             f"no row can be used: {reasons}. Test splits often hide their answers; ask for another --split."
         )
     return Gathered(tuple(questions.values()), left_out)
-
-
-def _require_new(question: BenchmarkQuestion, first: BenchmarkQuestion) -> None:
-    if question is first:
-        return
-    if question.question != first.question:
-        raise InputError(
-            f"id {question.id} belongs to {first.question!r:.60} already, and here to {question.question!r:.60}. Each "
-            "question needs its own id; fix them."
-        )
-    is_same = (question.choices, question.ground_truth) == (first.choices, first.ground_truth)
-    further = "" if is_same else ", with another answer or other choices"
-    raise UnusableError(f"an earlier row asks the same{further}", question.question)
 
 
 # Readers

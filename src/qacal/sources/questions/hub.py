@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from textwrap import shorten
 
 from qacal.embedders.base import optional_package
 from qacal.errors import InputError, QacalError, ServerError
@@ -145,10 +146,9 @@ def _rows(
                 remedy = "Can the hub be reached from here? A folder with a copy of the data will do: --from FOLDER."
             elif isinstance(error, RuntimeError):
                 remedy = "Data that a script loads may also be there as files: --revision refs/convert/parquet."
-            reason = str(error).strip().partition("\n")[0].rstrip(".")
-            short = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]} ..."
+            reason = shorten(str(error).strip().partition("\n")[0].rstrip("."), _LONGEST_REASON)
             kind = ServerError if isinstance(error, ConnectionError) else InputError
-            raise kind(f"{place}, split {split}, cannot be loaded. {short}. {remedy}") from None
+            raise kind(f"{place}, split {split}, cannot be loaded. {reason}. {remedy}") from None
         missing = [column for column in columns if column not in table.column_names]
         if missing:
             raise InputError(

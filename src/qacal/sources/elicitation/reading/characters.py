@@ -31,21 +31,8 @@ WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MARKS = re.compile(r"^[ ]{0,3}```[^\n`]{0,40}$|<\|\w{1,30}\|>|</s>|<eos>|<end_of_turn>", re.MULTILINE)
 
 
-class _Table(dict[int, str]):
-    """The replacement of each character, computed at its first use."""
-
-    def __missing__(self, code: int) -> str:
-        letter = chr(code)
-        meant = _MEANT.get(letter, letter)
-        if letter.isdecimal():
-            meant = str(unicodedata.decimal(letter))
-        elif letter not in _MEANT and "！" <= letter <= "～":
-            meant = chr(ord(letter) - ord("！") + ord("!"))
-        self[code] = meant
-        return meant
-
-
-_TABLE = _Table()
+_FULL_WIDTH = {chr(code): chr(code - ord("！") + ord("!")) for code in range(ord("！"), ord("～") + 1)}
+_ASCII = str.maketrans(_FULL_WIDTH | _MEANT)
 
 
 def plain(text: str) -> str:
@@ -55,7 +42,9 @@ def plain(text: str) -> str:
     'Guess: 0.8'
     """
     has_controls = any(letter in text for letter in "\t\r\x0b\x0c")
-    return text if text.isascii() and not has_controls else text.translate(_TABLE)
+    if text.isascii() and not has_controls:
+        return text
+    return "".join(str(unicodedata.decimal(letter, letter)) for letter in text.translate(_ASCII))
 
 
 def without_thoughts(text: str) -> str:

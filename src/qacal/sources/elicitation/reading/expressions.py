@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from qacal.records.columns import require_expressions
 from qacal.sources.elicitation.reading.characters import plain, words
-from qacal.sources.elicitation.reading.numbers import read_probability
+from qacal.sources.elicitation.reading.numbers import changes_nothing, read_probability, unwrapped
 from qacal.sources.elicitation.reply import Malformed, Reason, malformed
 
 EXPRESSIONS: Mapping[str, float] = MappingProxyType(
@@ -30,29 +30,13 @@ EXPRESSIONS: Mapping[str, float] = MappingProxyType(
     }
 )
 
-# "Very likely" and "not likely" are other expressions, so only words that change nothing may precede one.
+# "Very likely", "not likely" and "almost certain to fail" say something else: only these words, and a reason, may be
+# beside an expression.
 _HARMLESS = words("""
-    a am an answer as be believe chance chances confidence consider correct description estimate feel final guess have i
+    a am an answer be believe chance chances confidence consider correct description estimate feel final guess have i
     i'd i'm is it it's level likelihood my of overall probability rate say seems so that that's the there there's think
     this to with would
 """)
-# "Almost certain to fail": up to the next stop or reason, every word that follows must be one of these too.
-_FOLLOWING = _HARMLESS | words("accurate being indeed in opinion right true very well was")
-_CLAUSE = re.compile(r"[^,.;:!()\n]*?(?=[,.;:!()\n]|[ ]-|\b(?:because|since|as|given|due)\b|$)")
-# Words that reverse an expression or make it a bound, anywhere after it.
-_REVERSING = """
-    against alternative alternatives another anything bad barely confused contrary differ different doubt doubtful
-    doubts either else err erred erroneous error errors errs except fail failed failing fails failure false flawed
-    hardly inaccurate incorrect instead invalid joke joking kidding lack lie lying misremember miss mistake mistaken
-    mistakes neither never nil no nobody none nonsense nope nor not nothing off opposite other others otherwise rather
-    risk risks risky sarcasm scarcely scratch slip uncertain uncertainty unless unlikely unsure untrue wait without
-    wrong wrongly zero
-"""
-_REVERSED = re.compile(
-    r"\?|\w+n't\b|, but\b|[\u2600-\u27bf\U0001f300-\U0001faff]|\bor (?:less|lower|worse|more|higher|better)\b"
-    rf"|\b(?:{'|'.join(_REVERSING.split())})\b",
-    re.IGNORECASE,
-)
 
 
 def read_expression(
@@ -60,7 +44,7 @@ def read_expression(
 ) -> float | Malformed:
     """Return the number of the expression in a text, if there is just one and nothing changes its meaning.
 
-    Capitals, quotes and a sentence around it do not matter. Among expressions with the same beginning the longest
+    Capitals, quotes and a short sentence around it do not matter. Among expressions with the same beginning the longest
     counts, so that "Probably Not" is not "Probably". A number beside it must be the same.
 
     is_cut : the reply reached its limit at the end of the text: "Probably" may have become "Probably Not".
@@ -71,7 +55,7 @@ def read_expression(
     the expression is not one of the list
     """
     numbers, pattern = _compiled(tuple(expressions.items()))
-    spelled = plain(text)
+    spelled = unwrapped(plain(text))
     matches = list(pattern.finditer(spelled))
     if not matches:
         return malformed(Reason.UNKNOWN_EXPRESSION if spelled.strip() else Reason.NO_CONFIDENCE, text)
@@ -79,20 +63,15 @@ def read_expression(
         return malformed(Reason.SEVERAL_CONFIDENCES, text)
     if is_cut and matches[-1].end() == len(spelled.rstrip(" ")):
         return malformed(Reason.CUT, text)
-    if _REVERSED.search(spelled, matches[-1].end()) or not _has_harmless_words(spelled, matches):
-        return malformed(Reason.UNKNOWN_EXPRESSION, text)
     number = numbers[(matches[0].lastindex or 1) - 1]
-    if any(letter.isdigit() for letter in spelled) and read_probability(pattern.sub(" ", spelled)) != number:
-        return malformed(Reason.SEVERAL_CONFIDENCES, text)
+    before, after = (pattern.sub(" ", part) for part in (spelled[: matches[-1].start()], spelled[matches[-1].end() :]))
+    if any(letter.isdigit() for letter in before + after):
+        if read_probability(f"{before} {after}") != number:
+            return malformed(Reason.SEVERAL_CONFIDENCES, text)
+        before, after = (re.sub(r"[\d%/]", " ", part) for part in (before, after))
+    if not changes_nothing(before, after, _HARMLESS, _HARMLESS):
+        return malformed(Reason.UNKNOWN_EXPRESSION, text)
     return number
-
-
-def _has_harmless_words(text: str, matches: list[re.Match[str]]) -> bool:
-    """Return whether the words before each expression, and right after the last one, change nothing."""
-    clause = _CLAUSE.match(text, matches[-1].end())
-    starts = [0, *(match.end() for match in matches)]
-    before = "\n".join(text[start : match.start()] for start, match in zip(starts, matches, strict=False))
-    return words(before) <= _HARMLESS and words("" if clause is None else clause[0]) <= _FOLLOWING
 
 
 @lru_cache(maxsize=16)

@@ -43,13 +43,12 @@ _KEY = re.compile(r"(?:best |my |final )?(guess|answer|g|probability|prob|confid
 _PAIRS = (("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'), ("'", "'"), ("<", ">"))
 _TAG = re.compile(r"</?[a-z][a-z0-9]*/?>")
 _BLANK_LINE = re.compile(r"\n[ ]*\n")
-# A line that puts the number above it on another scale: by its beginning; for a bare 0 or 1, by any part of it.
-_SCALE = r"%|per ?cents?\b|percentages?\b|pct\b|out of\b|on a scale\b|scale\b"
-_RESCALES = re.compile(
-    rf"\W{{0,9}}(?:{_SCALE}|/[ ]?\d|(?:in|of)[ ](?:a[ ])?(?:\d|ten\b|hundred\b)|points?\b)", re.IGNORECASE
+# A line that belongs to the number above it: it has only numbers, or it names a scale.
+_GOES_ON = re.compile(
+    r"[^\w\n]*\d[\W\d]*$|\W*(?:/|(?:in|of) (?:a )?(?:\d|ten\b|hundred\b))"
+    r"|.*(?:%|\b(?:per ?cents?|percentages?|pct|out of|points?|scale)\b)",
+    re.IGNORECASE,
 )
-_NAMES_SCALE = re.compile(rf"%|\b(?:{_SCALE})", re.IGNORECASE)
-_WHOLE = re.compile(r"\W*[01]\W*")
 _SEPARATORS = " \n,;|/([-"
 
 
@@ -74,12 +73,12 @@ class Label:
 
 @dataclass(frozen=True)
 class Named:
-    """A part of a reply: kind, number, text, place, and whether it ends the reply. The place is None for JSON."""
+    """A part of a reply: kind, number, text, where the text starts (-1 in JSON), and whether it ends the reply."""
 
     kind: str
     number: int | None
     text: str
-    place: tuple[int, int] | None = None
+    start: int = -1
     is_last: bool = False
 
 
@@ -90,18 +89,21 @@ def named_texts(text: str) -> list[Named]:
     [('guess', 'Oslo'), ('probability', '0.9')]
     """
     in_json = _json_texts(text)
-    if in_json is not None:
-        return in_json
+    return labelled_texts(text) if in_json is None else in_json
+
+
+# Labels
+
+
+def labelled_texts(text: str) -> list[Named]:
+    """Return the guesses and confidences that labels name, in order; JSON is read as if its keys were labels."""
     spelled = plain(text)
     parts = []
     for label, until in _fields(spelled):
         place_in = _guess if label.kind in GUESS else _lines
         start, end = place_in(spelled, label.end, until)
-        parts.append(Named(label.kind, label.number, text[start:end], (start, end), end == len(text)))
+        parts.append(Named(label.kind, label.number, text[start:end], start, end == len(text)))
     return parts
-
-
-# Labels
 
 
 def _fields(text: str) -> list[tuple[Label, int]]:
@@ -197,22 +199,6 @@ def _kind_of_key(key: str) -> tuple[str | None, int | None]:
     return (None, None) if match is None else (KINDS.get(match[1], match[1]), int(match[2]) if match[2] else None)
 
 
-def json_place(text: str, guess: str) -> tuple[int, int] | None:
-    r"""Return the place of a guess that was read from the JSON of a reply; None if it is escaped there, or twice.
-
-    The place is after the key of a guess, not anywhere: "prob" may be a guess, and is a key.
-
-    >>> json_place('{"guess": "prob", "prob": 0.9}', "prob"), json_place(r'{"guess": "\u0070rob", "prob": 0.9}', "prob")
-    ((11, 15), None)
-    """
-    if not guess or not guess.isprintable() or "\\" in guess or '"' in guess:
-        return None
-    spelled = re.escape(guess)
-    value = re.compile(rf'"([^"\\]*)"\s*:\s*(?:"\s*({spelled})\s*"|({spelled})(?=[\s,}}]))')
-    matches = [match for match in value.finditer(text) if _kind_of_key(match[1])[0] in GUESS]
-    return matches[0].span(matches[0].lastindex or 0) if len(matches) == 1 else None
-
-
 # Places of guesses and numbers
 
 
@@ -251,21 +237,13 @@ def _guess(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _lines(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the place of the first line that is not empty, with the lines below it about the same number."""
+    """Return the place of the first line that is not empty, with the next one if it is about the same number."""
     start += len(text[start:end]) - len(text[start:end].lstrip())
     until = text.find("\n", start, end)
     if until < 0:
         return start, end
-    is_whole = _WHOLE.fullmatch(text, start, until) is not None
-    for match in re.finditer(r"[^\n]+", text[until:end]):
-        line = match[0]
-        # A line is about the number above it if it has only numbers, or names a scale.
-        is_number = any(letter.isdigit() for letter in line) and not any(letter.isalpha() for letter in line)
-        if is_number or (_NAMES_SCALE.search(line) if is_whole else _RESCALES.match(line)):
-            return start, until + match.end()
-        if line.strip():
-            break
-    return start, until
+    below = re.search(r"\S.*", text[until:end])
+    return start, until + below.end() if below and _GOES_ON.match(below[0]) else until
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:

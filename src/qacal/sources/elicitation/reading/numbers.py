@@ -7,13 +7,11 @@ written                                     read as        because
 ==========================================  =============  ==========================================================
 ``0.8``, ``.8``, ``0,8``, ``8e-1``          0.8            the scale that was asked for
 ``0``, ``1``, ``1.0``                       0, 1, 1        the same; nobody writes one percent as ``1`` and no more
-``1 (certain)``, ``0, no idea``             1, 0           the words say the same
 ``80%``, ``80 percent``, ``80,5%``          0.8, 0.805     it says so
 ``1%``, ``1.5%``                            0.01, 0.015    it says so, and no probability is 1.5
 ``80``, ``95.5``, ``100`` (above 10)        0.8, 0.955, 1  no other scale in use goes beyond 10
 ``8/10``, ``4 out of 5``, ``0.8/1``         0.8            it says so
 ``0.9 (90%)``, ``~0.9``, ``<0.9>``          0.9            all numbers agree
-``1 (low)``, ``1 as a percentage``          --             out of 10, or percent
 ``5``, ``8.5``, ``10``, ``1.5``             --             out of 10, or percent, or a slip
 ``0.95%``, ``1.0%``, ``0.8/10``             --             the sign or the number is a slip: 0.0095 or 0.95
 ``0.``, ``08``                              --             a digit or a point may be missing
@@ -22,11 +20,12 @@ written                                     read as        because
 ``>0.9``, ``at least 0.9``, ``0.9+``        --             a bound
 ``1 in a million``, ``50/50``, ``40/60``    --             a share in words, and odds
 ``1,000``, ``1:4``, ``½``, ``10^-2``        --             other notations
-``0.3 that it's Lyon``, ``0.3 otherwise``   --             the probability of something else
+``0.3 that it's Lyon``, ``0.9 (GPT-4)``     --             words and digits that may change the number
 ==========================================  =============  ==========================================================
 
-Words may follow a number; before it only words that leave it as it is ("about", "my confidence is"). Every digit has to
-belong to a number that is understood: ``0.9 (GPT-4)`` is not read.
+Every word, sign and digit has to be one that is known to leave the number as it is: "about", "my confidence is",
+"chance that it is correct". A reason may follow: "because it is the capital". A bare 0 or 1 may be a mark out of ten:
+beside it there may be fewer words, and no reason.
 """
 
 from __future__ import annotations
@@ -39,23 +38,37 @@ from qacal.sources.elicitation.reply import Malformed, Reason, malformed
 
 # Nobody writes a probability with more digits.
 _LONGEST = 24
-# A whole number may be followed by these; "1 in a million", "1 per mille" and "80 points" are something else.
-_FOLLOWING = words("""
-    and as based because but certain certainty confidence confident correct due for given i it meaning my or since so
-    sure that the this which with
+# Words of a sentence that states a number; they say nothing about its size.
+_STATING = words("""
+    a am an be boxed confidence correct estimate final i i'd i'm is it it's level likelihood my of overall p prob
+    probability say score that the there this to value with would
 """)
-# These may follow a decimal, which is less often a count; but "0.5 oz" and "0.9 ppm" exist.
-_FOLLOWING_DECIMAL = _FOLLOWING | words("""
-    a absolutely according although am an believe chance clearly definitely depending extremely fairly good guess high
-    highly however if indeed is just likelihood likely low maybe medium moderate not of off overall perhaps pretty prob
-    probability probable probably quite rather really reasonably relatively right still strong though to true value very
-    well when while would yes
+_BEFORE = _STATING | words("about approx approximately around at certain confident likely roughly sure")
+_AFTER = words("""
+    a am certain certainty chance confidence confident correct i i'm is it it's likelihood likely of or probability
+    right so sure that this true
 """)
+# A reason may have any words, except those that reverse or bound a confidence, change its scale, or take it back.
+_REASON = re.compile(r"\b(?:because|since|as|given|due|based)\b", re.IGNORECASE)
+_CHANGING = re.compile(
+    r"\w+n't\b|, but\b|\b(?:against|alternativ\w*|another|anything|at (?:best|first|least|most)|bad|barely|basis|before"
+    r"|bps|confused|contrary|differ\w*|doubled|doubt\w*|either|else|err|erred|erroneous|errors?|errs|except|fail\w*"
+    r"|false|flawed|guess\w*|halved|hardly|hundred\w*|inaccurate|incorrect|initially|instead|invalid|joke|joking"
+    r"|kidding|lack|lie|little|lowe?s?t?|lying|max|maximum|mille|million\w*|billion\w*|min|minimal|minimum|minus"
+    r"|misremember|miss|mistak\w*|nah|neither|never|nil|no|nobody|none|nonsense|nope|nor|not|nothing|odds|off|opposite"
+    r"|or|others?|otherwise|out of|pct|per|per ?cent\w*|plus|poor|previously|rather|risk\w*|sarcasm|scale|scarcely"
+    r"|scratch|slip|squared|ten|tenths?|thousand\w*|times|uncertain\w*|unless|unlikely|unsure|untrue|versus|vs|wait|weak"
+    r"|without|worst|wrong|wrongly|zero)\b",
+    re.IGNORECASE,
+)
+_ANSWER = re.compile(r"\b(?:my|the|this) (?:guess|answer)\b", re.IGNORECASE)
+_SIGNS = frozenset(" \n()[]{}*_`\"'$|;~=\\.,:!")
+_BULLET = re.compile(r"\A\s*-[ ]")
+_PRODUCT = re.compile(r"\d%?[ ]{0,3}\*{1,4}[ ]{0,3}\.?\d")
 _WRAPPED = re.compile(r"<([^<>]*)>")
 _PERCENT = re.compile(r"(?<=\d)[ ]{0,3}(?:\\?%|(?:per ?cent|percentage|pct)\b)", re.IGNORECASE)
 _RATIO = re.compile(r"(?<=\d)[ ]{0,3}(?:/|\bin\b|\(?\bout of\b)[ ]{0,3}(?=[\d.])", re.IGNORECASE)
 _CLUMP = re.compile(r"[^\s()\[\]{}<>*_`\"'$|;~=\\]+")
-_NEXT_WORD = re.compile(r"[ ]{0,3}([^\W\d_]+)")
 # Scales that LLMs use for shares: "80 in 2020" is not one.
 _SCALES = frozenset({*range(1, 21), 25, 30, 40, 50, *(10**power for power in range(2, 7))})
 _NUMBER = r"(?:0|[1-9]\d*)(?:\.\d+)?|\.\d+"
@@ -67,18 +80,17 @@ _FRACTION = re.compile(rf"({_NUMBER})/({_NUMBER})")
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)?|[.,]\d+")
 
 
-def read_probability(text: str, *, is_cut: bool = False, answer: str = "") -> float | Malformed:
+def read_probability(text: str, *, is_cut: bool = False) -> float | Malformed:
     """Return the probability that a text states, if it states one and can mean nothing else.
 
     is_cut : the reply reached its limit at the end of the text, so a number there may lack digits.
-    answer : the answer that the probability is about; "0.9 that it is Paris" is read only if this is Paris.
 
     >>> read_probability("about 80%"), read_probability("9/10"), read_probability("0.9 (90%)")
     (0.8, 0.9, 0.9)
     >>> print(read_probability("0.95%").why)
     the number can be read in several ways
     """
-    value = _value(plain(text), is_cut, plain(answer))
+    value = _value(plain(text), is_cut)
     return malformed(value, text) if isinstance(value, Reason) else float(value)
 
 
@@ -89,7 +101,7 @@ def scale_of(text: str) -> int | None:
     (1, 100, 100, None)
     """
     scales = set()
-    for clump in _clumps(plain(text))[1]:
+    for clump in _clumps(_with_signs(plain(text))):
         numbers = [Decimal(part[:_LONGEST].replace(",", ".")) for part in _DIGITS.findall(clump[0])]
         if _SCIENTIFIC.fullmatch(clump[0]):
             scales.add(1)
@@ -98,26 +110,53 @@ def scale_of(text: str) -> int | None:
     return scales.pop() if len(scales) == 1 else None
 
 
-def _clumps(text: str) -> tuple[str, list[re.Match[str]]]:
-    """Return the text with signs instead of words for percents and shares, and the matches of its numbers."""
-    spelled = _RATIO.sub("/", _PERCENT.sub("%", _WRAPPED.sub(r"(\1)", text)))
-    return spelled, [clump for clump in _CLUMP.finditer(spelled) if any(letter.isdigit() for letter in clump[0])]
+def changes_nothing(before: str, after: str, may_precede: frozenset[str], may_follow: frozenset[str]) -> bool:
+    """Return whether the words and signs around a confidence leave it as it is; a reason may follow in other words.
+
+    >>> known = words("correct is it")
+    >>> [changes_nothing("it is", after, known, known) for after in ("(correct)", "?", "since all say so", "as I err")]
+    [True, False, True, False]
+    """
+    reason = _REASON.search(after)
+    stated, explained = (after[: reason.start()], after[reason.start() :]) if reason else (after, "")
+    has_known_words = words(before) <= may_precede and words(stated) <= may_follow and not _CHANGING.search(explained)
+    return has_known_words and _SIGNS.issuperset(WORD.sub("", f"{before}{stated}{explained.replace('-', ' ')}"))
 
 
-def _value(text: str, is_cut: bool, answer: str) -> Decimal | Reason:
-    # A fraction in one character, a superscript, a Roman numeral.
-    if not text.isascii() and any(letter.isnumeric() and not letter.isdecimal() for letter in text):
+def unwrapped(text: str) -> str:
+    """Return the text with round brackets for angle brackets, which LLMs copy from the prompt."""
+    return _WRAPPED.sub(r"(\1)", text)
+
+
+def _with_signs(text: str) -> str:
+    """Return the text with signs instead of words for percents and shares."""
+    return _RATIO.sub("/", _PERCENT.sub("%", unwrapped(text)))
+
+
+def _clumps(text: str) -> list[re.Match[str]]:
+    """Return the matches of the numbers, each with all that is written together with it."""
+    return [clump for clump in _CLUMP.finditer(text) if any(letter.isdigit() for letter in clump[0])]
+
+
+def _value(text: str, is_cut: bool) -> Decimal | Reason:
+    # A fraction in one character, a superscript, a digit of another script.
+    if any(letter.isnumeric() and not letter.isascii() for letter in text):
         return Reason.UNCLEAR_NUMBER
     if not any(letter.isdigit() for letter in text):
         return Reason.NO_CONFIDENCE
     if is_cut and (text[-1].isdigit() or text[-1] in ".,"):
         return Reason.CUT
-    spelled, clumps = _clumps(text)
-    start, end = clumps[0].span()
-    is_changed = _HARMFUL.search(spelled) is not None or not words(spelled[:start]) <= _HARMLESS
-    if is_changed or _is_of_another(spelled[end:], answer) or _may_be_mark(spelled, clumps[0][0], answer):
+    spelled = _ANSWER.sub("it", _with_signs(_BULLET.sub(" ", text, count=1)))
+    clumps = _clumps(spelled)
+    ends = [*(clump.start() for clump in clumps[1:]), len(spelled)]
+    before = spelled[: clumps[0].start()]
+    after = " ".join(spelled[clump.end() : end] for clump, end in zip(clumps, ends, strict=True))
+    is_mark = clumps[0][0].rstrip(".,:!") in ("0", "1")
+    may_precede, may_follow = (_STATING, _STATING) if is_mark else (_BEFORE, _AFTER)
+    is_clear = changes_nothing(before, after, may_precede, may_follow) and not (is_mark and _REASON.search(after))
+    if not is_clear or _PRODUCT.search(spelled):
         return Reason.UNCLEAR_NUMBER
-    first, *others = (_meaning(clump[0], _NEXT_WORD.match(spelled, clump.end())) for clump in clumps)
+    first, *others = (_meaning(clump) for clump in clumps)
     if isinstance(first, Reason):
         return first
     for value in others:
@@ -129,10 +168,13 @@ def _value(text: str, is_cut: bool, answer: str) -> Decimal | Reason:
     return first
 
 
-def _meaning(clump: str, following: re.Match[str] | None) -> Decimal | Reason:
-    """Return the meaning of one number, from it and the word that follows it."""
-    written = clump.rstrip(".,:!?")
-    if len(written) > _LONGEST or (written == "0" and clump.startswith("0.")):
+def _meaning(clump: re.Match[str]) -> Decimal | Reason:
+    """Return the meaning of one number."""
+    written = clump[0].rstrip(".,:!")
+    if len(written) > _LONGEST or (written == "0" and clump[0].startswith("0.")):
+        return Reason.UNCLEAR_NUMBER
+    # "80 points" and "1 chance in a hundred" are counts.
+    if clump[0].isdecimal() and re.match(r"[ ]{0,3}[^\W\d_]", clump.string[clump.end() : clump.end() + 4]):
         return Reason.UNCLEAR_NUMBER
     if written.startswith("-"):
         return Reason.OUT_OF_RANGE
@@ -142,9 +184,6 @@ def _meaning(clump: str, following: re.Match[str] | None) -> Decimal | Reason:
         return Reason.UNCLEAR_NUMBER if is_slip else _in_range(number / 100)
     if match := _FRACTION.fullmatch(written):
         return _fraction(match[1], match[2])
-    may_follow = _FOLLOWING if clump.isdecimal() else _FOLLOWING_DECIMAL
-    if following is not None and clump == written and following[1].lower() not in may_follow:
-        return Reason.UNCLEAR_NUMBER
     if match := _SCIENTIFIC.fullmatch(written):
         return _in_range(Decimal(match[1]))
     if match := _COMMA.fullmatch(written):
@@ -167,87 +206,3 @@ def _fraction(part: str, whole: str) -> Decimal | Reason:
 
 def _in_range(number: Decimal) -> Decimal | Reason:
     return number if 0 <= number <= 1 else Reason.OUT_OF_RANGE
-
-
-# The words around a number. Before it, only words that change nothing are allowed. After it most words are, but none
-# that reverse it ("that I am wrong"), bound it ("at most"), put it on another scale ("out of ten") or give it to
-# another answer ("that it's Lyon").
-
-_HARMLESS = words("""
-    a about all am an and answer approx approximately around as at be believe boxed ca can certain certainty chance
-    circa close confidence confident correct correctness estimate estimated estimation extremely fairly final given
-    guess high highly i i'd i'm is it it's level likelihood likely low medium moderate moderately my near of overall p
-    prob probability probably quite rather rating roughly say score so stated sure that that's the there think this to
-    value very with would yes
-""")
-# What makes a number a bound, a part of a sum, a share of something, or the chance of being wrong.
-_HARMFUL = re.compile(
-    r"[<>±‰‱]|(?<!\d)%|-[*_`\"'(\[$~]{1,4}\.?\d"
-    r"|\d[%*_`\"')\]]{0,4}[ ]{0,3}(?:\+|[-×^][ ]{0,3}[*_`\"'(\[~]{0,4}\.?\d)|\d%?[ ]{0,3}\*[ ]{0,3}\.?\d"
-    r"|\b(?:per ?cents?|percentages?|pct|bps|basis|out of|scale|odds|max|maximum|min|minimum)\b"
-    r"|\b(?:or|and)[ ](?:more|greater|higher|above|over|up|less|lower|below|fewer|under)\b"
-    r"|\bat[ ](?:most|least|best|worst)\b|\b(?:hundred|thousand|million|billion|tenth|hundredth|thousandth)s?\b"
-    r"|\b(?:wrong|incorrect|inaccurate|false|untrue|mistaken?|mistakes|err|erred|errors?|doubts?|uncertainty|risks?)\b"
-    r"|\b(?:fails?|failure|off(?![ ]the[ ]top)|instead|another|others?|otherwise|else|alternatives?|alternatively)\b"
-    r"|\bno\b(?![ ](?:idea|clue|knowledge))|\b(?:nope|nah|against|vs|versus|hardly|barely|scarcely|nonsense|kidding)\b"
-    r"|\b(?:squared|halved|doubled|times|plus|minus|previously|initially|before|at[ ]first|worst|per|mille)\b"
-    r"|\d%?[ ]{0,3}(?:not[ ](?:sure|certain|confident)|unsure|uncertain|unlikely)\b"
-    r"|\b(?:isn|wasn|aren|won|wouldn)'?t\b|\bnot[ ](?:be|being|the|it|my|this|correct|right|true|accurate)\b",
-    re.IGNORECASE,
-)
-# A bare 1 is the lowest mark as often as the highest number, so all words beside it must speak of certainty; beside a
-# bare 0, of none.
-_BESIDE = {
-    0: _HARMLESS - words("certain certainty confident high highly likely probably sure yes")
-    | words("""
-        any because cannot clue complete completely do don't guessing idea just know knowledge lowest no none not
-        nothing or since unknown
-    """),
-    1: _HARMLESS - words("around close fairly low medium moderate moderately near probably quite rather roughly")
-    | words("""
-        absolute absolutely accurate because being certainly complete completely definite definitely entirely exact fact
-        full fully highest indeed known right since surely total totally true well
-    """),
-}
-_CONTRADICTED = re.compile(
-    r"\?|(?<!my[ ])(?<!the[ ])(?<!this[ ])\bguess(?:ing)?\b(?![ ]?[:=])"
-    r"|\b(?:low|lowest|unsure|uncertain|unlikely|bad|weak|poor|minimal|little)\b"
-    r"|\bnot[ ](?:very[ ]|so[ ]|at[ ]all[ ])?(?:confident|sure|certain)\b",
-    re.IGNORECASE,
-)
-# What the number is the probability of; a reason ("because it is the capital") is no such clause.
-_CLAIM = re.compile(
-    r"\b(?:that|it[ ](?:is|was)|it's|being|for|answer[ ]is|favou?r[ ]of)\b([^,.;\n]{0,80})", re.IGNORECASE
-)
-_REASON = re.compile(r"\b(?:because|since|as|given|so|due|based|meaning|which|and|but)\b", re.IGNORECASE)
-_CLAIMED = words("""
-    a accurate am an answer being case certain certainly chance clear common commonly confident correct easy fact guess
-    i i'm in indeed is it it's known likely my obvious of one probability right sure that that's the there this to true
-    very was well widely
-""")
-_KNOWN = _CLAIMED.union(*_BESIDE.values())
-
-
-def _may_be_mark(text: str, clump: str, answer: str) -> bool:
-    """Return whether a 0 or 1 may be a mark, because the words beside it do not agree with it."""
-    written = clump.rstrip(".,:!?")
-    if written in ("0", "1"):
-        is_bare = all(letter.isalnum() or letter.isspace() or letter.isascii() for letter in text)
-        if not is_bare or not words(text) <= _BESIDE[int(written)] | words(answer):
-            return True
-    return re.fullmatch(r"1(?:[.,]0+)?", written) is not None and _CONTRADICTED.search(text) is not None
-
-
-def _is_of_another(text: str, answer: str) -> bool:
-    """Return whether the words after a number name another answer, or deny the answer."""
-    answer_words = words(answer)
-    reason = _REASON.search(text)
-    clause = text[: reason.start()] if reason else text
-    if answer_words and re.search(rf"\bnot[ ]{re.escape(answer[:80])}", clause, re.IGNORECASE):
-        return True
-    # Only a short name follows, and not that of the answer: "0.3 (Lyon)".
-    names = WORD.findall(clause)
-    is_name = 0 < len(names) <= 3 and all(name[0].isupper() for name in names)
-    if is_name and words(clause).isdisjoint(_KNOWN | answer_words):
-        return True
-    return any(not words(claim[1]) <= _CLAIMED | answer_words for claim in _CLAIM.finditer(clause))

@@ -5,8 +5,6 @@ after a page of thoughts, twice, in part, or not at all. These rules decide:
 
 * Thoughts in tags (``<think>``) are not read. Text before the labels and after the confidence is ignored.
 * A guess needs its label. Two guesses, or two confidences, must agree.
-* ``Guess: Paris (0.9)`` has a confidence if there is no other. A percent is not read there: ``ethanol (40%)`` is an
-  answer, and so is ``sin(0.5)``.
 * A reply has one scale: beside ``P1: 98`` a bare ``P2: 1`` is not read.
 * A guess that declines to answer is a refusal, with any number. "I don't know" with a number is an answer: an LLM that
   says so at 0.0 is right about itself, and leaving it out would make it look worse. Without a number it is a refusal.
@@ -17,13 +15,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from qacal.sources.elicitation.matching import normalise_answer
 from qacal.sources.elicitation.reading.characters import ends_in_thoughts, plain, without_thoughts
 from qacal.sources.elicitation.reading.expressions import EXPRESSIONS, read_expression
-from qacal.sources.elicitation.reading.labels import CONFIDENCE, GUESS, Named, json_place, named_texts, trimmed
+from qacal.sources.elicitation.reading.labels import CONFIDENCE, GUESS, Named, labelled_texts, named_texts, trimmed
 from qacal.sources.elicitation.reading.numbers import read_probability, scale_of
 from qacal.sources.elicitation.reply import (
     Malformed,
@@ -35,22 +33,14 @@ from qacal.sources.elicitation.reply import (
     refused,
 )
 
-# Takes the text of the confidence, whether the reply was cut there, and the answer.
-ReadConfidence: TypeAlias = Callable[[str, bool, str], float | Malformed]
+# Takes the text of a confidence, and `is_cut`: whether the reply was cut there.
+ReadConfidence: TypeAlias = Callable[..., float | Malformed]
 
 # Words of the prompts that no answer has, and copied placeholders.
 _ECHO = re.compile(
     r"not a complete sentence, just the guess|without any extra commentary|<description of confidence"
     r"|<[^<>\n]{0,40}\b(?:guess|probability)\b[^<>\n]{0,60}>",
     re.IGNORECASE,
-)
-# In print(0.5) there is no space, and in "gold (0.5 oz)" no probability.
-_NAMES = r"(?:p|prob|probability|confidence|likelihood)"
-_SHARE = rf"(?:~|about|approx\.|{_NAMES}[ ]?[:=]?)?[ ]{{0,2}}([01]?\.\d{{1,9}})(?:[ ]{_NAMES})?"
-_IN_BRACKETS = re.compile(rf"(?<=\s)(?:\([ ]?{_SHARE}[ ]?\)|\[[ ]?{_SHARE}[ ]?\])\W{{0,3}}$", re.IGNORECASE)
-_BRACKETS = 50
-_GOES_ON = re.compile(
-    r"[=+*/^<>,:(\[{×·÷√∈~-]$|\b(?:sin|cos|tan|log|ln|exp|sqrt|print|return|array|and|or|of|in|is)$", re.IGNORECASE
 )
 _DIGIT_AFTER_LABEL = re.compile(r"\b(?:probability|confidence|likelihood)[ ]{0,3}[:=][ ]{0,3}\.?\d", re.IGNORECASE)
 _LONGEST_LINE = 300
@@ -97,7 +87,7 @@ def parse_guess(text: str, *, is_cut: bool = False) -> Outcome:
     >>> print(parse_guess("Guess: Paris\nProbability: 0.9 or 0.5").why)
     there are several confidences
     """
-    return _single(text, _number, is_cut)
+    return _single(text, read_probability, is_cut)
 
 
 def parse_expression_guess(
@@ -108,18 +98,14 @@ def parse_expression_guess(
     >>> parse_expression_guess("Guess: Paris\nConfidence: highly likely")
     Stated(answer='Paris', confidence=0.9)
     """
-
-    def read(confidence: str, is_last: bool, _: str) -> float | Malformed:
-        return read_expression(confidence, expressions, is_cut=is_last)
-
-    return _single(text, read, is_cut)
+    return _single(text, partial(read_expression, expressions=expressions), is_cut)
 
 
 def parse_guesses(text: str, count: int, *, is_cut: bool = False) -> tuple[Outcome, ...]:
     r"""Read ``G1: ...``, ``P1: ...`` to ``Gk: ...``, ``Pk: ...``: one outcome for each.
 
-    Pairs without numbers are numbered in their order, if there are `count` of them. A reply has one scale: beside
-    percents or shares a bare 1 is not read, because it is one percent as often as certainty.
+    Every guess and probability needs its number. A reply has one scale: beside percents or shares a bare 1 is not read,
+    because it is one percent as often as certainty.
 
     >>> parse_guesses("G1: Paris\nP1: 0.8\nG2: Lyon\nP2: 0.15", 2)
     (Stated(answer='Paris', confidence=0.8), Stated(answer='Lyon', confidence=0.15))
@@ -128,14 +114,17 @@ def parse_guesses(text: str, count: int, *, is_cut: bool = False) -> tuple[Outco
     fault = _fault(visible, text, is_cut)
     if fault is not None:
         return (fault,) * count
-    parts = _numbered(named_texts(visible), count)
+    parts = named_texts(visible)
+    if any(part.number is None for part in parts):
+        parts = []
     if not parts and declines(visible):
         return (refused(visible),) * count
     has_percents = any(part.kind in CONFIDENCE and scale_of(part.text) == 100 for part in parts)
 
-    def read(confidence: str, is_last: bool, answer: str) -> float | Malformed:
-        is_unclear = has_percents and scale_of(confidence) == 1
-        return malformed(Reason.UNCLEAR_NUMBER, confidence) if is_unclear else _number(confidence, is_last, answer)
+    def read(confidence: str, *, is_cut: bool) -> float | Malformed:
+        if has_percents and scale_of(confidence) == 1:
+            return malformed(Reason.UNCLEAR_NUMBER, confidence)
+        return read_probability(confidence, is_cut=is_cut)
 
     rows = ([part for part in parts if part.number == number] for number in range(1, count + 1))
     return tuple(_named_ending(_outcome(visible, row, read, is_cut), text, is_cut) for row in rows)
@@ -192,8 +181,8 @@ def parse_confidence(text: str, *, is_cut: bool = False) -> float | Refused | Ma
     if fault is not None:
         return fault
     confidences = [part for part in named_texts(visible) if part.kind in CONFIDENCE and part.text.strip()]
-    values = [_number(part.text, is_cut and part.is_last, "") for part in confidences] or [_number(visible, is_cut, "")]
-    confidence = _agreed(values)
+    stated = [(part.text, is_cut and part.is_last) for part in confidences] or [(visible, is_cut)]
+    confidence = _agreed([read_probability(said, is_cut=is_at_cut) for said, is_at_cut in stated])
     if isinstance(confidence, float):
         return confidence
     is_missing = confidence == Reason.NO_CONFIDENCE
@@ -212,26 +201,18 @@ def answer_place(text: str, answer: str) -> tuple[int, int] | None:
     (19, 23)
     """
     visible = without_thoughts(text)
-    for part in _guesses(named_texts(visible)):
-        split = _split_brackets(part.text)
-        if answer == part.text or (split is not None and answer == split.answer):
-            place = part.place or json_place(visible, part.text)
-            start = -1 if place is None else place[0] + part.text.index(answer)
-            break
-    else:
-        start = visible.find(answer) if answer else -1
-        start = start if visible.find(answer, start + 1) < 0 else -1
-    return (start, start + len(answer)) if start >= 0 else None
+    starts = [part.start for part in _guesses(labelled_texts(visible)) if part.text == answer]
+    if not starts and answer and visible.count(answer) == 1:
+        starts = [visible.index(answer)]
+    # An escape in JSON may be the answer, which is then not what it is found to be elsewhere.
+    is_unclear = not starts or (visible.lstrip()[:1] in ("{", "[") and "\\" in visible)
+    return None if is_unclear else (starts[0], starts[0] + len(answer))
 
 
 def _single(text: str, read: ReadConfidence, is_cut: bool) -> Outcome:
     visible = without_thoughts(text)
     fault = _fault(visible, text, is_cut)
     return fault or _named_ending(_outcome(visible, named_texts(visible), read, is_cut), text, is_cut)
-
-
-def _number(text: str, is_last: bool, answer: str) -> float | Malformed:
-    return read_probability(text, is_cut=is_last, answer=answer)
 
 
 def _fault(visible: str, text: str, is_cut: bool) -> Malformed | None:
@@ -271,13 +252,11 @@ def _stated(visible: str, parts: list[Named], read: ReadConfidence, is_cut: bool
     if not _are_same(guesses):
         return malformed(Reason.SEVERAL_GUESSES, visible)
     answer = guesses[0].text
-    if not any(part.kind in CONFIDENCE for part in parts):
-        return _split_brackets(answer) or malformed(Reason.NO_CONFIDENCE, visible)
     if not confidences:
         return malformed(Reason.NO_CONFIDENCE, visible)
     if _DIGIT_AFTER_LABEL.search(plain(answer)):
         return malformed(Reason.SEVERAL_CONFIDENCES, visible)
-    confidence = _agreed([read(part.text, is_cut and part.is_last, answer) for part in confidences])
+    confidence = _agreed([read(part.text, is_cut=is_cut and part.is_last) for part in confidences])
     return Stated(answer, confidence) if isinstance(confidence, float) else malformed(Reason(confidence), visible)
 
 
@@ -291,38 +270,12 @@ def _agreed(values: Sequence[float | Malformed]) -> float | str:
     return numbers.pop() if len(numbers) == 1 else Reason.SEVERAL_CONFIDENCES
 
 
-def _split_brackets(guess: str) -> Stated | None:
-    """Return answer and confidence of "Paris (0.9)"; None without such brackets, or if they belong to the answer."""
-    match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
-    if match is None:
-        return None
-    spelled = plain(guess)
-    start, end = trimmed(spelled, 0, max(0, len(guess) - _BRACKETS) + match.start())
-    rest = spelled[start:end]
-    is_open = sum(map(rest.count, "([{")) != sum(map(rest.count, ")]}"))
-    is_part = is_open or _GOES_ON.search(rest) or _IN_BRACKETS.search(rest[-_BRACKETS:])
-    confidence = read_probability(match[1] or match[2])
-    return Stated(guess[start:end], confidence) if rest and not is_part and isinstance(confidence, float) else None
-
-
 def _guesses(parts: Sequence[Named]) -> list[Named]:
     return [part for part in parts if part.kind in GUESS and part.text]
 
 
 def _are_same(guesses: Sequence[Named]) -> bool:
     return len({normalise_answer(guess.text) for guess in guesses}) == 1
-
-
-def _numbered(parts: list[Named], count: int) -> list[Named]:
-    """Return parts with their numbers; pairs without numbers are numbered in their order."""
-    if all(part.number is None for part in parts):
-        are_pairs = all((part.kind in GUESS) == (at % 2 == 0) for at, part in enumerate(parts))
-        is_complete = are_pairs and len(parts) == 2 * count
-        return [replace(part, number=at // 2 + 1) for at, part in enumerate(parts)] if is_complete else []
-    # Confidences without numbers have that of the guess before them, if then all have one.
-    before = [None, *(part.number if part.kind in GUESS else None for part in parts)]
-    completed = [replace(part, number=part.number or number) for part, number in zip(parts, before, strict=False)]
-    return completed if all(part.number is not None for part in completed) else parts
 
 
 def declines(text: str, *, is_guess: bool = False) -> bool:

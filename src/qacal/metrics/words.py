@@ -1,10 +1,12 @@
-"""Numbers as text for people."""
+"""Measured numbers as text for people: on the screen and in the report."""
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from qacal.metrics.calibration import CalibrationError
+if TYPE_CHECKING:
+    from qacal.metrics.calibration import CalibrationError
 
 
 def percent(share: float) -> str:
@@ -51,6 +53,10 @@ NONE_SEEN = "none seen"
 """Stands for a debiased error that is not above 0: noise alone would measure as much."""
 
 
+UNKNOWN = "\N{EN DASH}"
+"""Stands for what cannot be measured on so few rows."""
+
+
 def error_seen(error: float, digits: int = 3) -> str:
     """Return a debiased error for a table.
 
@@ -58,7 +64,7 @@ def error_seen(error: float, digits: int = 3) -> str:
     ('0.051', 'none seen', '\N{EN DASH}')
     """
     if math.isnan(error):
-        return "\N{EN DASH}"
+        return UNKNOWN
     return decimal(error, digits) if error > 0 else NONE_SEEN
 
 

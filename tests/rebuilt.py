@@ -1,0 +1,12 @@
+"""A fitted value as it comes back from a file, with all its constraints checked."""
+
+from typing import Any
+
+from qacal.model.saved import CLASSES
+from qacal.storage import flatten, unflatten
+
+
+def rebuilt(value: Any) -> Any:
+    """Return the value from its plain data and arrays; raise if no fit can have made it."""
+    plain, arrays = flatten(value, CLASSES)
+    return unflatten(type(value), plain, arrays, CLASSES)
