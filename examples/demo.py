@@ -143,7 +143,7 @@ def _print_next(folder: Path) -> None:
     print(f"    {shown} evaluate test.csv --model model")
     print(f"    {shown} apply model new.csv -o calibrated.csv")
     print("If they have the probability of the answer's tokens, fit uses that too:")
-    print(f"    {shown} fit train.csv -o model --extra-confidence confidence_tokens")
+    print(f"    {shown} fit train.csv -o model --feature confidence_tokens:confidence")
 
 
 if __name__ == "__main__":

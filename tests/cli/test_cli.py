@@ -254,7 +254,7 @@ def test_a_second_confidence_that_is_none_is_a_bad_row(tmp_path):
     rows = [{**row, "tokens": "0.5"} for row in answers(400)]
     rows[7]["tokens"], rows[9]["tokens"] = "N/A", ""
     pl.DataFrame(rows).write_csv(tmp_path / "a.csv")
-    fit = ("fit", tmp_path / "a.csv", "-o", tmp_path / "model", "--extra-confidence", "tokens")
+    fit = ("fit", tmp_path / "a.csv", "-o", tmp_path / "model", "--feature", "tokens:confidence")
     code, _, err = run(*fit)
     assert code == 1
     assert "line 9: tokens is 'N/A'; expected 0 to 1" in err

@@ -104,7 +104,7 @@ def test_truths_and_nothing(folder, tmp_path):
 
 
 def test_a_second_confidence(folder, tmp_path):
-    ok("fit", folder / "a.parquet", "-o", tmp_path / "model", "--extra-confidence", "confidence_tokens")
+    ok("fit", folder / "a.parquet", "-o", tmp_path / "model", "--feature", "confidence_tokens:confidence")
     code, _, err = run("explain", tmp_path / "model", *ASKED)
     assert code == 2
     assert "also uses confidence_tokens; pass --column-value confidence_tokens=VALUE" in err

@@ -172,17 +172,17 @@ def test_rows_that_were_left_out_are_nobodys(tmp_path):
 
 
 def test_confidences_that_are_not_read(tmp_path):
-    said = "The rows also have confidence_tokens; to use it, pass --extra-confidence confidence_tokens."
+    said = "The rows also have confidence_tokens; to use it, pass --feature confidence_tokens:confidence."
     rows = [
         row | {"confidence_tokens": 0.4 + 0.2 * row["correct"], "confidence_source": "stated"} for row in answers(300)
     ]
     assert said in fit(tmp_path, rows)[1]
     assert said not in fit(tmp_path, rows, "--partition", "column:topic")[1]
     assert said in fit(tmp_path, rows, "--by", "model", model="models")[1]
-    for options in (("--extra-confidence", "confidence_tokens"), ("--column", "confidence=confidence_tokens")):
+    for options in (("--feature", "confidence_tokens:confidence"), ("--column", "confidence=confidence_tokens")):
         assert "also have" not in fit(tmp_path, rows, *options)[1]
     more = [row | {"confidence_seen": None if at % 2 else 1} for at, row in enumerate(rows)]
-    options = "--extra-confidence confidence_tokens --extra-confidence confidence_seen"
+    options = "--feature confidence_tokens:confidence --feature confidence_seen:confidence"
     said = f"confidence_tokens and confidence_seen; to use them, pass {options}"
     assert f"{said}." in fit(tmp_path, more)[1]
 

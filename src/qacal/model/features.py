@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.texts import PairTexts
 from qacal.errors import InputError
+from qacal.parameters import shown
 from qacal.records.columns import parse_number
 from qacal.tally.arrays import Floats, is_missing
 
@@ -31,6 +33,7 @@ _ROWS_A_VALUE = 5
 _IDS = 0.5
 # A text of this many characters is not the name of a category.
 _LONG = 80
+_CONFIDENCE = ("confidence", "prob", "certainty", "likelihood", "agreement")
 _CONTEXT = ("context", "contexts", "passage", "passages", "document", "documents", "retrieved", "sources", "evidence")
 
 
@@ -59,6 +62,11 @@ class Feature:
         return Feature(name, kind) if name and kind in get_args(Kind) else Feature(text)  # type: ignore[arg-type]
 
     @property
+    def most(self) -> float | None:
+        """The largest value of a number; None for columns that hold something else."""
+        return {"confidence": 1.0, "numeric": math.inf}.get(self.kind or "")
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """The names of the inputs that are made from the column."""
         made = {"logprobs": ("sum", "mean", "least", "entropy"), "context": ("answer", "question")}
@@ -72,13 +80,11 @@ class Feature:
         """
         if self.kind == "category":
             return {self.name: list(values)}
-        if self.kind == "numeric" or self.kind == "confidence":
-            numbers = np.array([parse_number(value, most=math.inf) for value in values], dtype=np.float64)
-            limits = (0.0, 1.0) if self.kind == "confidence" else (-1e300, 1e300)
-            numbers[~((numbers >= limits[0]) & (numbers <= limits[1]))] = np.nan
-            return {self.name: numbers}
+        if self.most is not None:
+            return {self.name: np.array([parse_number(value, most=math.inf) for value in values], dtype=np.float64)}
         if self.kind == "logprobs":
-            columns: Sequence[Floats] = np.array([_token_numbers(_listed(value)) for value in values], dtype=np.float64).reshape(-1, 4).T
+            table = np.array([_token_numbers(_listed(value)) for value in values], dtype=np.float64)
+            columns = list(table.reshape(-1, 4).T)
         else:
             columns = _overlap([_joined(value) for value in values], questions, answers)
         return dict(zip(self.inputs, columns, strict=True))
@@ -122,7 +128,7 @@ def find_kind(name: str, values: Sequence[Any]) -> FoundKind:
             is_whole = all(number.is_integer() for number in numbers)
             if is_whole and len({*numbers}) > _IDS * len(numbers):
                 return FoundKind(None, "nearly every row has its own value")
-            is_confidence = "confidence" in name.lower() or "prob" in name.lower()
+            is_confidence = any(word in name.lower() for word in _CONFIDENCE)
             is_confidence &= all(0 <= number <= 1 for number in numbers)
             return FoundKind("confidence" if is_confidence else "numeric")
     if name.lower() in _CONTEXT and any(len(str(value)) > _LONG for value in known):
@@ -142,17 +148,49 @@ def _kind_of_lists(name: str, known: Sequence[Any]) -> FoundKind:
     return FoundKind(None, "it holds lists")
 
 
-def require_kind(feature: Feature, values: Sequence[Any]) -> Kind:
-    """Return the kind that a column was given, or that is found in it; raise if it cannot be used."""
-    if feature.kind is not None:
-        return feature.kind
-    found = find_kind(feature.name, values)
-    if found.kind is None:
-        raise InputError(
-            f"the column {feature.name} cannot be a feature: {found.reason}. Leave it out, or name its kind: "
-            f"{feature.name}:numeric, :category, :confidence, :logprobs or :context."
-        )
-    return found.kind
+@dataclass(frozen=True)
+class Features:
+    """The columns that a score may read, before a fit has looked at them.
+
+    named : by the user.
+    is_auto : whether all other columns that look useful are tried, too.
+    found : these other columns.
+    """
+
+    named: tuple[Feature, ...] = ()
+    is_auto: bool = False
+    found: tuple[Feature, ...] = ()
+
+    @staticmethod
+    def of(value: Any, score: LearnedScore | None, columns: Collection[str]) -> Features:
+        """Return the features of a model: its parameter, those that its score names, and the columns of its groups."""
+        if value != "auto" and (isinstance(value, str) or not all(isinstance(text, str) for text in value)):
+            raise InputError(
+                f'features is {shown(value)}; expected "auto", or names such as ["tenant", "price:numeric"].'
+            )
+        named = [Feature(name, "category") for name in columns]
+        if score is not None:
+            kinds: tuple[tuple[Kind, Sequence[str]], ...]
+            kinds = ("category", score.columns), ("numeric", score.numbers), ("confidence", score.confidences)
+            named += [Feature(name, kind) for kind, names in kinds for name in names]
+        named += [] if value == "auto" else [Feature.named(text) for text in value]
+        for feature in named:
+            if feature.name in ("question", "answer", "confidence", "correct"):
+                raise InputError(f"{feature.name} cannot be a feature; a score reads other columns beside it.")
+        return Features(tuple({one.name: one for one in named}.values()), value == "auto" and score is None)
+
+    def over(self, names: Iterable[str], taken: Collection[str]) -> Features:
+        """Return the features with all columns that are to be tried; `taken` have another use."""
+        known = {*NEVER_TRIED, *taken, *(feature.name for feature in self.named)}
+        return replace(self, found=tuple(Feature(name) for name in names if self.is_auto and name not in known))
+
+
+def parameters_of(features: Iterable[Feature]) -> dict[str, list[str]]:
+    """Return the parameters of a score that reads features: the names of its inputs by their kind."""
+    out: dict[str, list[str]] = {"columns": [], "numbers": [], "confidences": []}
+    for feature in features:
+        out[{"category": "columns", "confidence": "confidences"}.get(feature.kind or "", "numbers")] += feature.inputs
+    return out
 
 
 def _is_json_list(value: Any) -> bool:

@@ -172,8 +172,8 @@ class Gathered:
 
     def add(self, batch: Batch) -> None:
         maps = self.model.calibrator_._fitted_maps()
-        rows = self.model.pipeline_.rows(batch)
-        evidence = maps.explain(rows)
+        rows, unlike = self.model.pipeline_.rows(batch)
+        evidence = self.model._evidence(rows, batch.confidence, unlike)
         names = batch.listed(self.grouped_by) if self.grouped_by else evidence.group
         names = [str(name) if isinstance(name, list | dict) else name for name in names]
         labels = [None if is_missing(name) else name for name in names]

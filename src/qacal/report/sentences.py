@@ -28,6 +28,7 @@ _SOURCES = {
     "group": "the correction for their group",
     "ancestor": "the correction for a larger group",
     "root": "the correction for all questions",
+    "far": "the correction for all questions, without an interval: they are unlike the fit",
 }
 _METHODS = {
     "Identity": "nothing: the stated confidence",
@@ -96,8 +97,7 @@ def _facts(gathered: Gathered) -> Iterator[Fact]:
 
 
 def _inputs(score: LearnedScore) -> str:
-    further = score.confidences if score.maps_.pooled.n_confidences > 1 else ()
-    return ", ".join(["the text"] * score.reads_text + ["the stated confidence", *further, *score.columns_used])
+    return ", ".join(["the text"] * score.reads_text + ["the stated confidence", *score.columns_used])
 
 
 def _tried(score: LearnedScore) -> str:

@@ -86,7 +86,7 @@ def test_the_demo_runs_and_says_what_next(demo):
     assert (folder / "report.html").stat().st_size > 100_000
     said, plain, tokens = measured(lines, "Brier score")
     assert tokens < plain < said
-    assert any("train.csv -o model --extra-confidence confidence_tokens" in line for line in lines)
+    assert any("train.csv -o model --feature confidence_tokens:confidence" in line for line in lines)
     assert "needs a server that gives log-probabilities" in " ".join(lines)
 
 
@@ -108,10 +108,10 @@ def test_the_demos_topics_come_by_how_much_was_claimed_too_much(demo):
 
 
 def test_the_demos_columns_are_what_the_commands_give(demo, tmp_path):
-    """The one is of plain `qacal fit`, the other of `qacal fit --extra-confidence confidence_tokens`."""
+    """The one is of plain `qacal fit`, the other of `qacal fit --feature confidence_tokens:confidence`."""
     lines, folder = demo
     kept = folder / "test.parquet"
-    for place, options in ((1, ()), (2, ("--extra-confidence", "confidence_tokens"))):
+    for place, options in ((1, ()), (2, ("--feature", "confidence_tokens:confidence"))):
         ok("fit", folder / "train.parquet", "-o", tmp_path / "model", *options)
         found = json.loads(ok("evaluate", kept, "--model", tmp_path / "model", "--groups", "subject", "--json"))
         assert round(found["after"]["brier"], 3) == measured(lines, "Brier score")[place]

@@ -145,8 +145,10 @@ class LearnedScore(HasParameters):
         y = unit_values(correct, "correct")
         return self._fit_hashed(inputs, y, None if ids is None else id_hashes(ids, len(y)))
 
-    def _fit_hashed(self, inputs: Mapping[str, ArrayLike], correct: Floats, ids: Hashes | None) -> Self:
-        """Do what :meth:`fit` does, with hashes of ids."""
+    def _fit_hashed(
+        self, inputs: Mapping[str, ArrayLike], correct: Floats, ids: Hashes | None, unnamed: Collection[str] = ()
+    ) -> Self:
+        """Do what :meth:`fit` does, with hashes of ids; columns that nobody named must help clearly to be used."""
         self._require_parameters()
         confidences = self._confidences(inputs)
         require_length(correct, len(confidences), "correct")
@@ -172,7 +174,7 @@ class LearnedScore(HasParameters):
                 found = fit_numbers(np.column_stack(list(numbers.values())), together=False)
                 signals = replace(signals, number_names=tuple(numbers), numbers=found)
             rows = signals.inputs(confidences, vectors, texts, columns | numbers).only(order)
-            choice = choose(Material(rows, correct[order], ids, signals), self.objective)
+            choice = choose(Material(rows, correct[order], ids, signals, frozenset(unnamed)), self.objective)
             chosen = choice.maps.signals
             seen = signals.seen(rows, text=chosen.text is not None, columns=chosen.columns)
             self.maps_, self.likeness_ = choice.maps, fit_likeness(chosen.points(seen))

@@ -38,6 +38,9 @@ _ENOUGH_ROWS = 1_000
 # Rows of the fit that lack the same columns have a score of their own if they are this many.
 _ROWS_OF_A_PATTERN, _MOST_FALLBACKS = 50, 12
 
+# Among dozens of columns, one gains more than its standard error by chance; more than twice, hardly one.
+_CLEARLY = 2.0
+
 # A column that leaves less than the first share of the log loss is suspected to be made from the label; with less than
 # the second it surely is. Of honest signals, the probability of the answer's tokens leaves three quarters.
 _SUSPECT, _LEAK = 0.5, 0.1
@@ -97,11 +100,6 @@ class ColumnTrial:
     is_suspect: bool
     is_used: bool = False
 
-    @property
-    def is_helpful(self) -> bool:
-        """Whether it gains more than noise, and may be used."""
-        return self.gain > self.error and not self.is_leak
-
 
 @dataclass(frozen=True, eq=False)
 class Fallback:
@@ -137,12 +135,16 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """The rows to learn a score from, with everything that candidates may read."""
+    """The rows to learn a score from, with everything that candidates may read.
+
+    unnamed : columns that no user named: a chance gain, or one that looks like a leak, is not enough for these.
+    """
 
     rows: ScoreInputs
     correct: Floats
     ids: Hashes
     signals: Signals
+    unnamed: frozenset[str] = frozenset()
 
     def fit(
         self, candidate: Candidate, keep: Bools | slice = slice(None), start: EffectsFit | None = None
@@ -158,6 +160,12 @@ class Material:
     def seen(self, candidate: Candidate) -> ScoreInputs:
         """Return the rows as a candidate reads them."""
         return self.signals.seen(self.rows, text=candidate.has_text, columns=candidate.names)
+
+    def helps(self, column: ColumnTrial) -> bool:
+        """Return whether a column gains more than noise, and may be used."""
+        if column.name in self.unnamed:
+            return column.gain > _CLEARLY * column.error and not column.is_suspect
+        return column.gain > column.error and not column.is_leak
 
     def lacks(self, name: str) -> Bools:
         """Return which rows lack a column."""
@@ -201,7 +209,7 @@ def choose(material: Material, objective: Objective = "log_loss") -> Choice:
         _compared(name, simple, [_tried(material, Candidate(kind, (name,))) for kind in kinds[1:]])
         for name in material.signals.confidences
     ]
-    helpful = tuple(one.name for one in further if one.is_helpful)
+    helpful = tuple(one.name for one in further if material.helps(one))
     if helpful:
         tried += [_tried(material, Candidate(kind, helpful)) for kind in kinds[1:]]
     # Texts and columns are added to the best candidate without them.
@@ -212,7 +220,7 @@ def choose(material: Material, objective: Objective = "log_loss") -> Choice:
         base = min(simple, tried[-1], key=loss)
     others = [name for name in material.signals.columns if name not in material.signals.confidences]
     columns = [_column_trial(material, name, base) for name in others]
-    helpful = tuple(one.name for one in columns if one.is_helpful)
+    helpful = tuple(one.name for one in columns if material.helps(one))
     if helpful:
         tried.append(_tried(material, replace(base.candidate, columns=helpful)))
     best = min(tried, key=loss)
