@@ -145,10 +145,10 @@ def _lines(model: QACalibrator, evidence: dict[str, Any]) -> Iterator[tuple[str,
 
 
 def _interval(model: QACalibrator, evidence: dict[str, Any]) -> str:
+    if not model.calibrator_.properties.is_certified:
+        return "none; this model has no intervals"
     if evidence["source"] == "far":
         return "none; the fit had no rows like this one"
-    if evidence["low"] is None:
-        return "none; this model has no intervals"
     interval = f"{evidence['low']:.2f} to {evidence['high']:.2f}"
     if not evidence["rows"]:
         return f"{interval}: the fit had no such rows, so nothing is certified"
@@ -171,7 +171,7 @@ def _why(evidence: dict[str, Any]) -> Iterator[str]:
         STATED: "stated",
         WORTH: "what that is worth for all rows",
         "text": "the meaning of the text",
-        "form": "its form: lengths, digits, capitals",
+        "form": "its form (lengths, digits, ...)",
         "words": "its words",
         STEP: "rounding to a step in the interval",
     }

@@ -320,10 +320,13 @@ class ScoreMaps:
 
     def contributions(self, rows: ScoreInputs, weight: Floats | float = 1.0) -> dict[str, Floats]:
         """Return what the pooled map and each signal add to the logit of each row."""
+        stated, *further = self.pooled.parts(rows.confidences).T
+        names = self.signals.confidences
         if not len(self.coefficients):
-            return {"confidence": self.pooled.logits(rows.confidences)}
-        c = self.pooled.logits(rows.confidences) - self.centre
-        out = {"confidence": self.coefficients[0] + self.coefficients[1] * c}
+            return {"confidence": stated, **dict(zip(names, further, strict=True))}
+        c = sum(further, stated) - self.centre
+        out = {"confidence": self.coefficients[0] + self.coefficients[1] * (stated - self.centre)}
+        out |= {name: self.coefficients[1] * part for name, part in zip(names, further, strict=True)}
         at = 2
         for term in self.signals.terms(rows):
             shift = term.columns @ self.coefficients[at : at + term.columns.shape[1]]
