@@ -318,6 +318,15 @@ class ScoreMaps:
             return np.clip(rows.confidences[:, 0], LOGIT_CUT, 1 - LOGIT_CUT)
         return expit(sum(self.contributions(rows, weight).values(), np.zeros(len(rows.confidences))))
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of what :meth:`contributions` adds up, the stated confidence first."""
+        signals = self.signals
+        texts = [name for name in ("text", "form", "words") if getattr(signals, name) is not None]
+        lacks = ["missing numbers"] if signals.number_names else []
+        names = signals.number_names, lacks, () if signals.levels is None else signals.levels.names
+        return ("confidence", *signals.confidences, *texts, *(name for part in names for name in part))
+
     def contributions(self, rows: ScoreInputs, weight: Floats | float = 1.0) -> dict[str, Floats]:
         """Return what the pooled map and each signal add to the logit of each row."""
         stated, *further = self.pooled.parts(rows.confidences).T
