@@ -24,7 +24,7 @@ SCORES = {"stated": "confidence", "qacal": "calibrated", "+tokens": "with_tokens
 """The columns of both tables, and the columns of the rows they are computed from."""
 
 _LEGEND = (
-    "stated: the confidence that the LLM stated. qacal: computed from this confidence and the text, as qacal fit does. "
+    "stated: the confidence that the LLM stated. qacal: computed from this confidence and the text alone. "
     "+tokens: also uses the probability of the answer's tokens, which needs a server that gives log-probabilities."
 )
 _WIDTH = 79
@@ -41,9 +41,8 @@ def main() -> None:
     rows, made = answers(), provenance()
     part = qacal.split(rows["id"], (2 / 3, 1 / 3), seed=1)
     train, test = rows.filter(part == 0), rows.filter(part == 1)
-    model = qacal.QACalibrator().fit(train.drop("subject"))
-    better = qacal.QACalibrator(learned_score=qacal.LearnedScore(confidences=["confidence_tokens"]))
-    better.fit(train.drop("subject"))
+    model = qacal.QACalibrator(features=()).fit(train.drop("subject"))
+    better = qacal.QACalibrator(features=["confidence_tokens"]).fit(train.drop("subject"))
     applied = model.calibrate(test).with_columns(with_tokens=better.calibrate(test)["calibrated"])
 
     print(
@@ -116,7 +115,7 @@ def _confident_half(p: np.ndarray, right: np.ndarray) -> float:
 def _certificate(model: qacal.QACalibrator, applied: pl.DataFrame) -> str:
     """Return what is certified, in the words of qacal fit."""
     value, low, high = (applied[name].to_numpy() for name in ("calibrated", "low", "high"))
-    bound = np.median(np.maximum(value - low, high - value))
+    bound = np.nanmedian(np.maximum(value - low, high - value))
     groups = model.describe_groups()
     text = (
         f"Certified on {model.rows_} rows (with probability 90%), on which qacal was not trained: for half of the "
@@ -142,8 +141,9 @@ def _print_next(folder: Path) -> None:
     print(f"    {shown} fit train.csv -o model")
     print(f"    {shown} evaluate test.csv --model model")
     print(f"    {shown} apply model new.csv -o calibrated.csv")
-    print("If they have the probability of the answer's tokens, fit uses that too:")
-    print(f"    {shown} fit train.csv -o model --extra-confidence confidence_tokens")
+    print("Other columns, such as the probability of the tokens, are used if they help.")
+    print("To use only the text and the stated confidence:")
+    print(f"    {shown} fit train.csv -o model --no-columns")
 
 
 if __name__ == "__main__":

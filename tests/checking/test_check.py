@@ -312,7 +312,7 @@ def test_columns_that_look_useful():
         "vector": "vectors",
     }
     assert useful["topic"].options == ("--feature topic", "--partition column:topic")
-    assert useful["tokens"].options == ("--extra-confidence tokens",)
+    assert useful["tokens"].options == ("--feature tokens:confidence",)
 
 
 def test_what_labels_are_enough_for():

@@ -103,7 +103,7 @@ def folder(tmp_path_factory):
 def test_fit_apply_evaluate_groups(folder, tmp_path):
     ok("apply", folder / "model", folder / "new.parquet", "-o", tmp_path / "out.parquet")
     out = pl.read_parquet(tmp_path / "out.parquet")
-    assert out.columns[-9:] == [
+    assert out.columns[-10:] == [
         "calibrated",
         "low",
         "high",
@@ -111,6 +111,7 @@ def test_fit_apply_evaluate_groups(folder, tmp_path):
         "source",
         "rows",
         "alpha",
+        "unlike",
         "decision",
         "threshold",
     ]
@@ -283,10 +284,10 @@ def test_export(folder, tmp_path):
 
 
 def test_a_second_confidence_that_is_none_is_a_bad_row(tmp_path):
-    rows = [{**row, "tokens": "0.5"} for row in answers(400)]
+    rows = [{**row, "tokens": str(0.5 + 0.3 * row["correct"] - at % 7 / 20)} for at, row in enumerate(answers(400))]
     rows[7]["tokens"], rows[9]["tokens"] = "N/A", ""
     pl.DataFrame(rows).write_csv(tmp_path / "a.csv")
-    fit = ("fit", tmp_path / "a.csv", "-o", tmp_path / "model", "--extra-confidence", "tokens")
+    fit = ("fit", tmp_path / "a.csv", "-o", tmp_path / "model", "--feature", "tokens:confidence")
     code, _, err = run(*fit)
     assert code == 1
     assert "line 9: tokens is 'N/A'; expected 0 to 1" in err

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -9,7 +10,7 @@ from qacal import QACalibrator, StepBinning, load
 from tests.answers import answers
 from tests.cli.test_cli import ok, run
 
-ASKED = ("--question", "What is 3 plus 4, as a number?", "--answer", "The sum is 7.", "--confidence", "0.9")
+ASKED = ("--question", "What is 3 plus 4, as a number? (no. 7)", "--answer", "The sum is 7.", "--confidence", "0.9")
 TEXTS = (ASKED[1], ASKED[3], 0.9)
 
 
@@ -17,16 +18,20 @@ TEXTS = (ASKED[1], ASKED[3], 0.9)
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("explain")
     rows = [row | {"tenant": number % 3, "code": str(number % 3)} for number, row in enumerate(answers(2000))]
-    rows = [row | {"confidence_tokens": row["confidence"] / 2} for row in rows]
+    rng = np.random.default_rng(0)
+    rows = [row | {"confidence_tokens": 0.3 + 0.2 * row["correct"] + rng.random() / 2} for row in rows]
     pl.DataFrame(rows).write_parquet(path / "a.parquet")
     ok("fit", path / "a.parquet", "-o", path / "model", "--partition", "bisecting:3")
     return path
 
 
 def shown(*arguments):
-    """Return what is printed, by the first word of each line."""
-    lines = [line.partition(" ") for line in ok("explain", *arguments).splitlines()]
-    assert [name for name, _, _ in lines] == ["stated", "calibrated", "interval", "group", "decision"]
+    """Return what is printed before the reasons, by the first word of each line."""
+    evidence, _, why = ok("explain", *arguments).partition("\n\n")
+    assert why.startswith("Why ")
+    lines = [line.partition(" ") for line in evidence.splitlines()]
+    names = [name for name, _, _ in lines if name != "unlike"]
+    assert names == ["stated", "calibrated", "interval", "group", "decision"]
     return {name: text.strip() for name, _, text in lines}
 
 
@@ -104,10 +109,8 @@ def test_truths_and_nothing(folder, tmp_path):
 
 
 def test_a_second_confidence(folder, tmp_path):
-    ok("fit", folder / "a.parquet", "-o", tmp_path / "model", "--extra-confidence", "confidence_tokens")
-    code, _, err = run("explain", tmp_path / "model", *ASKED)
-    assert code == 2
-    assert "also uses confidence_tokens; pass --column-value confidence_tokens=VALUE" in err
+    ok("fit", folder / "a.parquet", "-o", tmp_path / "model", "--feature", "confidence_tokens:confidence")
+    assert "not given: confidence_tokens" in ok("explain", tmp_path / "model", *ASKED)
     given = ok("explain", tmp_path / "model", *ASKED, "--column-value", "confidence_tokens=0.45", "--json")
     assert json.loads(given) == load(tmp_path / "model").explain(*TEXTS, confidence_tokens=0.45)
     code, _, err = run("explain", tmp_path / "model", *ASKED, "--column-value", "confidence_tokens=45")

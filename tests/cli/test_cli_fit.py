@@ -183,20 +183,30 @@ def test_rows_that_were_left_out_are_nobodys(tmp_path):
     assert "model parrot-1: all 300 rows are correct" in err
 
 
-def test_confidences_that_are_not_read(tmp_path):
-    said = "The rows also have confidence_tokens; to use it, pass --extra-confidence confidence_tokens."
+def test_columns_are_tried_without_asking(tmp_path):
+    rng = np.random.default_rng(0)
     rows = [
-        row | {"confidence_tokens": 0.4 + 0.2 * row["correct"], "confidence_source": "stated"} for row in answers(300)
+        row
+        | {
+            "confidence_tokens": float(np.clip(0.4 + 0.2 * row["correct"] + rng.normal(0, 0.2), 0, 1)),
+            "number": at,
+            "version": 3,
+            "passed": bool(row["correct"]),
+            "noise": float(rng.normal()),
+        }
+        for at, row in enumerate(answers(900))
     ]
-    assert said in fit(tmp_path, rows)[1]
-    assert said not in fit(tmp_path, rows, "--partition", "column:topic")[1]
-    assert said in fit(tmp_path, rows, "--by", "model", model="models")[1]
-    for options in (("--extra-confidence", "confidence_tokens"), ("--column", "confidence=confidence_tokens")):
-        assert "also have" not in fit(tmp_path, rows, *options)[1]
-    more = [row | {"confidence_seen": None if at % 2 else 1} for at, row in enumerate(rows)]
-    options = "--extra-confidence confidence_tokens --extra-confidence confidence_seen"
-    said = f"confidence_tokens and confidence_seen; to use them, pass {options}"
-    assert f"{said}." in fit(tmp_path, more)[1]
+    out, _ = fit(tmp_path, rows)
+    assert "Column confidence_tokens: used. By itself it lowers the log loss by 0." in out
+    assert "Column number: not tried; nearly every row has its own value." in out
+    assert "Column version: not tried; all rows have the same value." in out
+    assert "Column passed: not used. It predicts the label almost perfectly" in out
+    assert "Column noise: not used." in out
+    assert "Column" not in fit(tmp_path, rows, "--no-columns")[0]
+    assert "Column noise" not in fit(tmp_path, rows, "--feature", "confidence_tokens")[0]
+    code, _, err = run("fit", tmp_path / "a.parquet", "-o", tmp_path / "model", "--feature", "version")
+    assert code == 1
+    assert "the column version cannot be a feature: all rows have the same value." in err
 
 
 @pytest.mark.parametrize("value", ["high", 40.0, None])
@@ -409,10 +419,3 @@ def test_features_have_kinds(tmp_path, ending):
     assert load(tmp_path / "model").learned_score_.columns_used == ("retrieval",)
     new = load(tmp_path / "model").calibrate(tmp_path / f"a.{ending}")
     assert log_loss([row["correct"] for row in rows], new["calibrated"].to_numpy()) < 0.5
-
-
-@pytest.mark.filterwarnings("always::qacal.QacalWarning")
-def test_numbers_that_are_taken_for_categories_are_named(tmp_path):
-    rows = [row | {"retrieval": number * 1.5} for number, row in enumerate(answers(400))]
-    _, notes = fit(tmp_path, rows, "--feature", "retrieval")
-    assert "If they are numbers, pass --feature retrieval:numeric." in notes

@@ -30,7 +30,7 @@ from qacal.metrics import calibration_error, log_loss
 from qacal.partitions import KDTree, Product
 from tests.answers import TOPICS, answers
 
-EVIDENCE = ["calibrated", "low", "high", "group", "source", "rows", "alpha", "decision", "threshold"]
+EVIDENCE = ["calibrated", "low", "high", "group", "source", "rows", "alpha", "unlike", "decision", "threshold"]
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ def test_explain_answers_one_question(fitted):
     assert said["calibrated"] < fitted.explain("Which city is the capital of Pell? (no. 3)", "Kell.", 0.9)["calibrated"]
     assert said["low"] <= said["calibrated"] <= said["high"]
     assert said["source"] == "ancestor"  # groups of 20% of the rows are too small for maps of their own
-    assert set(said) == {"confidence", *EVIDENCE}
+    assert set(said) == {"confidence", *EVIDENCE, "parts", "nearest", "lacking"}
     with pytest.raises(InputError, match="confidence is 90; expected 0 to 1"):
         fitted.explain("What?", "That.", 90)
 

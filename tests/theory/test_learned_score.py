@@ -97,7 +97,7 @@ def test_a_score_that_was_learned_on_the_certifying_rows_breaks_it():
 
     In 38 of 40 worlds; of these worlds' other rows, in none of 40.
     """
-    assert failure_rate(lambda rng: is_broken(rng, 800, MANY, has_certify_records=False), sized(12)) > 0.7
+    assert failure_rate(lambda rng: is_broken(rng, 800, MANY, has_certify_records=False), sized(12)) > 0.5
 
 
 def test_the_promise_says_something():

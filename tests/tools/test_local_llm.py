@@ -82,7 +82,7 @@ def test_ask_judge_fit_and_apply(cache):
     assert rows["confidence_tokens"].n_unique() > 0.8 * len(rows)
     assert 0 < rows["correct"].sum() < len(rows)
 
-    qacal("fit", cache / "answers.parquet", "-o", cache / "model", "--extra-confidence", "confidence_tokens")
+    qacal("fit", cache / "answers.parquet", "-o", cache / "model", "--feature", "confidence_tokens:confidence")
     qacal("apply", cache / "model", cache / "answers.parquet", "-o", cache / "out.parquet")
     out = pl.read_parquet(cache / "out.parquet")
     assert len(out) == len(rows)

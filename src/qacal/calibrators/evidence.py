@@ -12,8 +12,8 @@ from qacal.tally.arrays import Floats, Ints
 if TYPE_CHECKING:
     import polars as pl
 
-SOURCES = np.array(["group", "ancestor", "root"])
-FROM_GROUP, FROM_ANCESTOR, FROM_ROOT = range(3)
+SOURCES = np.array(["group", "ancestor", "root", "far"])
+FROM_GROUP, FROM_ANCESTOR, FROM_ROOT, FROM_FAR = range(4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +26,10 @@ class Evidence:
         calibrator guarantees nothing.
     group : the row's group; None if the calibrator does not know it.
     source : whose map was used: "group", "ancestor" or "root". An interval from an ancestor or the root is about that
-        larger set, not about this group.
+        larger set, not about this group. "far" for a row that is unlike those of the fit, and has no interval.
     rows : the number of calibration rows in the bin that was used; for curves, those that the curve was fitted on.
     alpha : the probability that at least one interval of the fit is wrong; NaN without intervals.
+    unlike : the share of the rows of the fit that are nearer to the others than this row; NaN without a score.
     decision, threshold : "answer" or "abstain" after a threshold has been chosen; None and NaN before.
     """
 
@@ -40,6 +41,7 @@ class Evidence:
     source: np.ndarray[Any, np.dtype[np.str_]]
     rows: Ints
     alpha: Floats
+    unlike: Floats
     decision: list[str | None]
     threshold: Floats
 
@@ -66,6 +68,7 @@ class Evidence:
             source=SOURCES[np.broadcast_to(source, n)],
             rows=np.broadcast_to(rows, n),
             alpha=np.broadcast_to(alpha, n),
+            unlike=np.full(n, np.nan),
             decision=[None] * n,
             threshold=np.full(n, np.nan),
         )

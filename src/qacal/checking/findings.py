@@ -308,5 +308,5 @@ def on_doubts(
             opening = "" if llm_hash is None else f"{names[llm_hash]}: "
             problem, _, remedy = doubt.text.partition(". ")
             problem = f"{opening}{problem.rstrip('.')}."
-            remedy = remedy or "A fit can then use only the text; another confidence (--extra-confidence) would help."
+            remedy = remedy or "A fit can then use only the text; a further confidence, of the tokens, would help."
             yield Finding(f"{doubt.kind}_confidences", False, problem[0].upper() + problem[1:], remedy)

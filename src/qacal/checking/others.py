@@ -93,7 +93,7 @@ class OtherColumn:
             auroc = auroc_of_counts(right, rows - right)
             if auroc.low <= 0.5 or auroc.value >= _TOO_GOOD:
                 return None
-            return UsefulColumn(self.name, "confidence", (f"--extra-confidence {self.name}",), auroc)
+            return UsefulColumn(self.name, "confidence", (f"--feature {self.name}:confidence",), auroc)
         levels = [counts for counts in self._counts.values() if counts[0] >= _ROWS_A_LEVEL]
         if len(self._counts) > _MOST_LEVELS or len(levels) < 2:
             return None

@@ -35,8 +35,9 @@ def run(
     """Explain the calibrated probability of one answer.
 
     stated is the LLM's confidence, calibrated the probability that the answer is correct. The interval is certified. It
-    covers similar answers in the group, in a larger group, or of all kinds, whichever has enough rows. For a set of
-    models (qacal fit --by model), name the LLM: --column-value model=NAME.
+    covers similar answers in the group, in a larger group, or of all kinds, whichever has enough rows. The last lines
+    say what moved the probability away from the stated confidence. For a set of models (qacal fit --by model), name
+    the LLM: --column-value model=NAME.
 
     \b
         qacal explain model --question "What is 17 * 23?" --answer 391 --confidence 0.9
@@ -50,15 +51,17 @@ def run(
     one = _model_for(load(model, embedder=embedder), model, others)
     if one._needs["needs_text"] and (question is None or answer is None):
         raise typer.BadParameter("this model uses the text; pass both, --question and --answer.")
-    for name in one.pipeline_.columns:
+    for name in one.pipeline_.group_columns:
         if name not in others:
-            raise typer.BadParameter(f"this model also uses {name}; pass --column-value {name}=VALUE.")
+            raise typer.BadParameter(f"the groups of this model are {name}; pass --column-value {name}=VALUE.")
     evidence = _explained(one, {"question": question or "", "answer": answer or "", "confidence": confidence}, others)
     if json:
         print(options.json_text(evidence))
         return
     for name, text in _lines(one, evidence):
         options.show(f"{name:<12}{text}")
+    for line in _why(evidence):
+        options.show(line)
 
 
 def _values(texts: list[str] | None) -> dict[str, Any]:
@@ -131,6 +134,8 @@ def _lines(model: QACalibrator, evidence: dict[str, Any]) -> Iterator[tuple[str,
     yield "calibrated", f"{evidence['calibrated']:.2f}, the probability that the answer is correct"
     yield "interval", _interval(model, evidence)
     yield "group", _group(model, evidence["group"])
+    if evidence["unlike"] is not None:
+        yield "unlike", f"{evidence['unlike']:.2f}: farther from the fit than {evidence['unlike']:.0%} of its rows"
     if evidence["decision"] is None:
         yield "decision", "none; no threshold chosen yet (qacal threshold)"
     elif evidence["threshold"] is None:
@@ -140,8 +145,10 @@ def _lines(model: QACalibrator, evidence: dict[str, Any]) -> Iterator[tuple[str,
 
 
 def _interval(model: QACalibrator, evidence: dict[str, Any]) -> str:
-    if evidence["low"] is None:
+    if not model.calibrator_.properties.is_certified:
         return "none; this model has no intervals"
+    if evidence["source"] == "far":
+        return "none; the fit had no rows like this one"
     interval = f"{evidence['low']:.2f} to {evidence['high']:.2f}"
     if not evidence["rows"]:
         return f"{interval}: the fit had no such rows, so nothing is certified"
@@ -151,6 +158,42 @@ def _interval(model: QACalibrator, evidence: dict[str, Any]) -> str:
         f"{interval}: accuracy of {answers[evidence['source']]} with a similar {score} "
         f"({counted(evidence['rows'], 'row')}, with probability {100 * (1 - evidence['alpha']):.4g}%)"
     )
+
+
+def _why(evidence: dict[str, Any]) -> Iterator[str]:
+    """Yield what moved the probability from the stated confidence, step by step, and the nearest examples."""
+    import numpy as np
+
+    from qacal.calibrators.platt import expit
+    from qacal.model.reasons import STATED, STEP, WORTH
+
+    words = {
+        STATED: "stated",
+        WORTH: "what that is worth for all rows",
+        "text": "the meaning of the text",
+        "form": "its form (lengths, digits, ...)",
+        "words": "its words",
+        STEP: "rounding to a step in the interval",
+    }
+    yield ""
+    yield f"{'Why':<36}{'logit':>8}  probability"
+    total = 0.0
+    for name, part in evidence["parts"].items():
+        total += part
+        yield f"  {words.get(name, name):<34}{part:>+8.2f}  {expit(np.array([total]))[0]:>11.2f}"
+    if evidence["lacking"]:
+        yield f"  not given: {', '.join(evidence['lacking'])}"
+    if evidence["nearest"]:
+        yield ""
+        yield "The most similar examples that the model keeps:"
+    for example in evidence["nearest"]:
+        outcome = "correct" if example["correct"] else "wrong"
+        question, answer = (" ".join(example[name].split()) for name in ("question", "answer"))
+        yield f"  {outcome}, stated {example['confidence']:.2f}: {_short(question)} - {_short(answer)}"
+
+
+def _short(text: str) -> str:
+    return printable(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 def _group(model: QACalibrator, name: Any) -> str:

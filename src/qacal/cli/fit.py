@@ -54,14 +54,11 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="Another input column of the score: a category, such as tenant; COLUMN:numeric for numbers on any "
-            "scale, COLUMN:confidence as --extra-confidence. May be repeated.",
+            help="A column for the score to read; COLUMN:KIND if its values do not tell the kind: numeric, category, "
+            "confidence, logprobs or context. May be repeated. Default: all columns are tried, and used if they help.",
         ),
     ] = None,
-    extra_confidence: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="Another confidence as input of the score, such as the token probability."),
-    ] = None,
+    no_columns: Annotated[bool, typer.Option("--no-columns", help="Try no columns but those of --feature.")] = False,
     continuous: Annotated[
         bool,
         typer.Option("--continuous", help="Train on all rows and output the score itself, without intervals."),
@@ -119,7 +116,7 @@ def run(
 
     \b
         qacal fit answers.parquet -o model
-        qacal fit answers.parquet -o model --extra-confidence confidence_tokens
+        qacal fit answers.parquet -o model --feature confidence_tokens:confidence
         qacal fit answers.parquet -o model --feature tenant --feature retrieval_score:numeric
         qacal fit answers.csv -o model --partition column:subject --column confidence=score --percent
         qacal fit answers.parquet -o model --tune log-loss
@@ -154,7 +151,7 @@ def run(
         embedder,
         partition,
         None if calibrator is None else _calibrator(calibrator),
-        learned_score=_score(partition, feature, extra_confidence),
+        features=tuple(feature or ()) if feature or no_columns else "auto",
         output="continuous" if continuous else "certified",
         train_share=train_share,
         examples=examples,
@@ -188,8 +185,6 @@ def run(
         for value, one in fit._models.items():
             title = "" if by is None else f"{by} {value}: "
             options.show(title + described(one, is_certified_apart=certify is not None))
-    for line in [] if calibrator is not None else fit_summary.unused_confidences(fit, reading):
-        options.note(line)
     if lost_threshold:
         options.note("The model that was there had a threshold; this one has none (qacal threshold).")
     _print_next(file, output, by, used=(certify, group_rows), skips=skip_bad_rows is not None)
@@ -242,24 +237,3 @@ def _print_next(file: str, output: str, by: str | None, *, used: Sequence[str | 
     else:
         options.note(f"Next: apply it to new answers:\n{apply}")
         options.note("To evaluate it, use labelled rows of other questions; qacal split holds out some before a fit.")
-
-
-def _score(partition: str | None, feature: list[str] | None, extra_confidence: list[str] | None) -> Any:
-    """Return the score to train; "auto" without options about it."""
-    from qacal.calibrators.score import LearnedScore
-    from qacal.partitions import EMBEDDING, as_partition
-
-    if not feature and not extra_confidence:
-        return "auto"
-    needs = (EMBEDDING,) if partition is None else as_partition(partition)._needs
-    named: dict[str, list[str]] = {
-        "category": [name for name in needs if name != EMBEDDING],
-        "numeric": [],
-        "confidence": list(extra_confidence or ()),
-    }
-    for text in feature or ():
-        name, separator, kind = text.rpartition(":")
-        is_kind = bool(separator) and kind in named
-        named[kind if is_kind else "category"].append(name if is_kind else text)
-    columns, numbers, confidences = (tuple(dict.fromkeys(names)) for names in named.values())
-    return LearnedScore(text=EMBEDDING in needs, columns=columns, numbers=numbers, confidences=confidences)

@@ -12,7 +12,6 @@ from qacal.cli import options
 if TYPE_CHECKING:
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import ModelSet
-    from qacal.records.reading import Reading
 
 MODELS_IN_FULL = 3
 """A larger set of models is printed as a table with a line for each model."""
@@ -96,19 +95,6 @@ def equal_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator
     yield from lines[:MODELS_IN_FULL]
     if len(lines) > MODELS_IN_FULL:
         yield f"Note: {len(lines) - MODELS_IN_FULL:,} more models have rows with equal labels."
-
-
-def unused_confidences(fit: QACalibrator | ModelSet, reading: Reading) -> Iterator[str]:
-    """Yield a line on further confidences in the rows that no score uses."""
-    models = fit._models.values()
-    if all(model.learned_score_ is None for model in models):
-        return
-    used = {*reading.columns.values(), *(name for model in models for name in model.pipeline_.columns)}
-    present = dict.fromkeys(name for model in models for name in model.overviews_[0].further_confidences)
-    unused = [name for name in present if name not in used]
-    if unused:
-        flags = " ".join(f"--extra-confidence {name}" for name in unused)
-        yield f"The rows also have {' and '.join(unused)}; to use {'it' if len(unused) == 1 else 'them'}, pass {flags}."
 
 
 def has_threshold(path: str) -> bool:

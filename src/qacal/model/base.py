@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from qacal.calibrators.evidence import Evidence
-from qacal.errors import InputError
+from qacal.calibrators.score.likeness import FAR
+from qacal.errors import InputError, QacalWarning
+from qacal.model.reasons import reasons
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Batch, Reading, as_source, read
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from qacal.model.model import QACalibrator
+
+# Rows are compared with the fit from this many on; a difference is told if it is this many standard errors, and large.
+_FEWEST, _DEVIATIONS = 30, 4.0
+_MANY, _SHIFTED = 0.05, 0.57
 
 Progress: TypeAlias = Callable[[str, int], None]
 """Called with the name of the current step and the number of rows that are done."""
@@ -50,8 +57,8 @@ class BaseModel(ABC):
     def _needs(self) -> dict[str, Any]:
         """The columns that rows must have beside a confidence, as arguments of :func:`qacal.records.reading.read`."""
         all_needs = [model.pipeline_.needs for model in self._models.values()]
-        names = dict.fromkeys(name for needs in all_needs for name in needs["confidences"])
-        return {"needs_text": any(needs["needs_text"] for needs in all_needs), "confidences": tuple(names)}
+        numbers = {name: most for needs in all_needs for name, most in needs["numbers"].items()}
+        return {"needs_text": any(needs["needs_text"] for needs in all_needs), "numbers": numbers}
 
     def _reading(
         self,
@@ -112,7 +119,13 @@ class BaseModel(ABC):
         return pl.concat([table.frame() for table in tables], how="diagonal_relaxed")
 
     def explain(self, question: str, answer: str, confidence: float, **others: Any) -> dict[str, Any]:
-        """Return the evidence for one answer of the LLM; `others` are further columns that groups or score read.
+        """Return the evidence for one answer of the LLM, and what it rests on.
+
+        others : further columns that groups or score read.
+
+        `parts` are logits that add up to the calibrated probability: of the stated confidence, of what it is worth over
+        all rows, of each signal, and of rounding to a step within the interval. `nearest` are the most similar examples
+        that the model keeps, `lacking` the columns that the score would read.
 
         >>> from qacal import QACalibrator
         >>> QACalibrator().explain("2 + 2?", "4", 0.9)
@@ -122,9 +135,12 @@ class BaseModel(ABC):
         """
         row = {"question": question, "answer": answer, "confidence": confidence, **others}
         prefix = "qacal_"
-        calibrated = next(self._calibrated([row], Reading(on_fault=_refuse_answer), prefix=prefix)).row(0)
+        reading = Reading(on_fault=_refuse_answer)
+        (batch, frame), *_ = self._explained_batches([row], reading)
+        calibrated = batch.with_evidence(frame, prefix).row(0)
         evidence = {name.removeprefix(prefix): value for name, value in calibrated.items() if name.startswith(prefix)}
-        return {"confidence": float(confidence), **evidence}
+        ((_, model, part),) = self._parts(batch)
+        return {"confidence": float(confidence), **evidence, **reasons(model, part, evidence["calibrated"])}
 
     def predict(self, records: Any) -> Floats:
         """Return the calibrated confidence of each row as an array."""
@@ -145,16 +161,19 @@ class BaseModel(ABC):
         keeps_bad : also yield batches without a usable row.
         """
         done = 0
+        seen = Notices({feature.name for model in self._models.values() for feature in model.pipeline_.features})
         for batch in read(records, reading, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
             parts = [
                 (part, model._evidence_frame(part, allow_other_source, uses_labels=needs_labels, progress=progress))
                 for _, model, part in self._parts(batch)
             ]
             usable, evidence = parts[0] if len(parts) == 1 else _joined(batch, parts)
+            seen.add(batch, evidence)
             if len(usable) or keeps_bad:
                 yield usable, evidence
             done += len(batch)
             (progress or no_progress)("calibrating", done)
+        seen.warn()
 
     def _warm(self) -> None:
         """Load packages and embedder by calibrating made-up rows, as objects and as frames."""
@@ -185,6 +204,56 @@ class BaseModel(ABC):
             records, reading, keeps_bad=True, allow_other_source=allow_other_source, progress=progress
         ):
             yield batch.with_evidence(evidence, prefix)
+
+
+class Notices:
+    """What users are told after rows were calibrated: columns that they lack, and how unlike the fit they are.
+
+    lacking : the columns that scores read; those that no row has stay.
+    """
+
+    def __init__(self, lacking: set[str]) -> None:
+        self.lacking = lacking
+        self._rows = 0
+        self._far = 0
+        self._total = 0.0
+
+    def add(self, batch: Batch, evidence: pl.DataFrame) -> None:
+        self.lacking -= {name for name in self.lacking if batch.reading.has(name, batch.table.names)}
+        unlike = evidence["unlike"].drop_nulls()
+        self._rows += len(unlike)
+        self._far += int((unlike >= FAR).sum())
+        self._total += float(unlike.sum())
+
+    def warn(self) -> None:
+        if self.lacking and self._rows > 1:
+            names = " and ".join(sorted(self.lacking))
+            warnings.warn(
+                f"the rows have no column {names}, which the score reads; they are calibrated by a score that was "
+                "fitted without it.",
+                QacalWarning,
+                stacklevel=2,
+            )
+        if self._rows < _FEWEST:
+            return
+        share, average = self._far / self._rows, self._total / self._rows
+        # Of rows like those of the fit, 1% are far, and the average rank is one half.
+        is_far = share > 1 - FAR + _DEVIATIONS * np.sqrt((1 - FAR) * FAR / self._rows)
+        is_shifted = average > 0.5 + _DEVIATIONS / np.sqrt(12 * self._rows)
+        if is_far and share >= _MANY:
+            warnings.warn(
+                f"{share:.0%} of these rows are farther from the fit than {FAR:.0%} of the fit. They have no interval, "
+                "and their text counts half. Fit on such rows, too.",
+                QacalWarning,
+                stacklevel=2,
+            )
+        elif is_shifted and average >= _SHIFTED:
+            warnings.warn(
+                f"these rows are unlike those of the fit: on average farther from it than {average:.0%} of the fit "
+                "(50% is usual). The intervals may not hold for them: label some of them and use qacal evaluate.",
+                QacalWarning,
+                stacklevel=2,
+            )
 
 
 def _joined(batch: Batch, parts: list[tuple[Batch, pl.DataFrame]]) -> tuple[Batch, pl.DataFrame]:

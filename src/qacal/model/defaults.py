@@ -14,9 +14,10 @@ from qacal.calibrators.step_binning import StepBinning
 from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeScaling
 from qacal.errors import InputError
+from qacal.model.features import Features
 from qacal.model.pipeline import Pipeline, RowVectors
 from qacal.parameters import is_number, shown
-from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
+from qacal.partitions import EMBEDDING, BisectingTree, as_partition
 from qacal.tally.bins import check_points_per_bin
 
 if TYPE_CHECKING:
@@ -82,7 +83,15 @@ def default_pipeline(model: QACalibrator, *, has_certify_records: bool = False) 
     """
     chosen = None if model.partition is None else as_partition(model.partition).clone()
     reads_text = chosen is None or EMBEDDING in chosen._needs
-    score = _score(model, chosen) if reads_text or model.learned_score != "auto" else None
+    has_features = model.features != "auto" and len(model.features) > 0
+    score = (
+        _score(model, reads_text=reads_text) if reads_text or has_features or model.learned_score != "auto" else None
+    )
+    if score is None and has_features:
+        raise InputError(
+            f"features is {shown(model.features)}, and only a learned score reads features. Leave out the features "
+            "(--feature), or the calibrator (--calibrator)."
+        )
     depth = _DEPTH if score is None else DEPTH_WITH_SCORE
     partition = BisectingTree(max_depth=depth) if chosen is None else chosen
     calibrator = _calibrator(model, has_score=score is not None, has_certify_records=has_certify_records)
@@ -91,7 +100,16 @@ def default_pipeline(model: QACalibrator, *, has_certify_records: bool = False) 
     return Pipeline(partition, score, calibrator, RowVectors(model.embedder))
 
 
-def _score(model: QACalibrator, partition: Partition | None) -> LearnedScore | None:
+def features_of(model: QACalibrator, pipeline: Pipeline) -> Features:
+    """Return the columns that the score of a model may read."""
+    if pipeline.score is None:
+        return Features()
+    score = model.learned_score if isinstance(model.learned_score, LearnedScore) else None
+    columns = [name for name in pipeline.partition._needs if name != EMBEDDING] if score is None else []
+    return Features.of(model.features, score, columns)
+
+
+def _score(model: QACalibrator, *, reads_text: bool) -> LearnedScore | None:
     if isinstance(model.learned_score, LearnedScore):
         objective = {} if model.tune is None else {"objective": model.tune}
         return LearnedScore(**model.learned_score.get_params(deep=False) | objective)
@@ -99,8 +117,7 @@ def _score(model: QACalibrator, partition: Partition | None) -> LearnedScore | N
     is_default = model.calibrator is None or isinstance(model.calibrator, StepBinning)
     if model.learned_score is None or not is_default:
         return None
-    columns = () if partition is None else tuple(name for name in partition._needs if name != EMBEDDING)
-    return LearnedScore(columns=columns, objective="brier" if model.tune == "brier" else "log_loss")
+    return LearnedScore(text=reads_text, objective="brier" if model.tune == "brier" else "log_loss")
 
 
 def _calibrator(model: QACalibrator, *, has_score: bool, has_certify_records: bool) -> Calibrator:

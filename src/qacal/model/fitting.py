@@ -9,14 +9,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from qacal.errors import InputError
 from qacal.model.base import Progress
-from qacal.model.defaults import cut_tree, default_pipeline, require_parameters, share_to_train
+from qacal.model.defaults import cut_tree, default_pipeline, features_of, require_parameters, share_to_train
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline
 from qacal.model.samples import CalibrationRows, Overview, PartitionSample, ScoreSample, ids_of
@@ -51,6 +51,7 @@ class FitInputs:
     certify_records : rows to fit the calibrator on; by default a part of `records`.
     allow_mixed : whether the records may come from several LLMs or prompts.
     prefix : opens warnings, such as "model gpt-4: ".
+    apart : columns that no score may read by itself.
     """
 
     records: Any
@@ -59,6 +60,7 @@ class FitInputs:
     certify_records: Any = None
     allow_mixed: bool = False
     prefix: str = ""
+    apart: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Fitted:
     fit_record : what the model stores about the rows.
     read_as : how the records were read.
     overviews : of `records`, and of `certify_records` if there are any; empty for a loaded model.
+    not_tried : columns that were not tried as features, and why.
     decision_rule, fitted_for : set after the fit.
     """
 
@@ -92,6 +95,7 @@ class Fitted:
     fit_record: FitRecord
     read_as: ReadAs
     overviews: tuple[Overview, ...] = ()
+    not_tried: dict[str, str] = field(default_factory=dict)
     decision_rule: DecisionRule | None = None
     fitted_for: FittedFor | None = None
 
@@ -125,6 +129,8 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
     require_parameters(model)
     has_certify_records = inputs.certify_records is not None
     pipeline = default_pipeline(model, has_certify_records=has_certify_records)
+    features = features_of(model, pipeline)
+    pipeline = replace(pipeline, features=features.named)
     if has_certify_records:
         _require_something_to_learn(model, inputs, pipeline)
     records = rereadable(inputs.records, inputs.reading, needs_labels=True, **pipeline.needs)
@@ -138,7 +144,12 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         if pipeline.needs_vectors:
             pipeline.vectors.load()
         split = _split(model, inputs, pipeline, overviews[0].rows)
-        all_ids, group_ids = _train(pipeline, records, split, inputs, overviews[0], progress)
+        taken = {*inputs.reading.columns.values(), *pipeline.partition._needs, *inputs.apart}
+        features = features.over(overviews[0].columns, taken)
+        score = None if pipeline.score is None else ScoreSample(pipeline.score, features)
+        all_ids, group_ids = _train(pipeline, records, split, inputs, score, overviews[0], progress)
+        if score is not None:
+            pipeline = replace(pipeline, features=score.used)
         tunes = model.tune is not None and pipeline.score is None
         rows = CalibrationRows(pipeline, _FOLDS * _BLOCKS if tunes else None)
         step = "certifying" if pipeline.calibrator.properties.is_certified else "calibrating"
@@ -167,6 +178,7 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         ),
         read_as=ReadAs(dict(inputs.reading.columns), inputs.reading.percent, dict(inputs.reading.expressions)),
         overviews=overviews,
+        not_tried={} if score is None else score.not_tried,
     )
 
 
@@ -231,6 +243,7 @@ def _train(
     records: Iterable[Batch],
     split: Split,
     inputs: FitInputs,
+    score: ScoreSample | None,
     overview: Overview,
     progress: Progress,
 ) -> tuple[Hashes, Hashes]:
@@ -256,7 +269,6 @@ def _train(
         partition = None
     if partition is not None or pipeline.score is not None:
         groups = None if partition is None else PartitionSample(partition)
-        score = None if pipeline.score is None else ScoreSample(pipeline.score)
         all_ids = np.concatenate([all_ids, _train_on(records, split, pipeline, groups, score, progress)])
     return all_ids, group_ids
 

@@ -6,7 +6,7 @@ fitted in `fitting.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from qacal.calibrators.base import Calibrator, Rows
-from qacal.calibrators.evidence import Evidence
+from qacal.calibrators.evidence import FROM_FAR, SOURCES, Evidence
 from qacal.calibrators.score import LearnedScore
+from qacal.calibrators.score.likeness import FAR
 from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
 from qacal.metrics.proper_scores import log_loss
@@ -67,6 +68,10 @@ class QACalibrator(HasParameters, BaseModel):
     learned_score : the calibrator's input in place of the confidence: a :class:`~qacal.LearnedScore`, which can also
         read columns and further confidences. By default ("auto") one that reads the text and the columns of the
         partition, if `calibrator` is left out and groups are made from the text; None for no score.
+    features : columns that the score reads beside the text: names such as "tenant", with a kind where it is not clear
+        from the values ("price:numeric", or category, confidence, logprobs, context). By default ("auto") every column
+        that looks useful is tried on held-out questions, and used if it helps clearly; () for none. Rows may lack
+        features later: they are then answered by a score that was fitted without these.
     output : "certified" predicts in steps, each with an interval from held-out rows. "continuous" trains on all rows
         (at most 50,000) and predicts the score itself: better by about .003 in log loss, without groups and guarantee.
     train_share : the share of the questions that train groups and score; the calibrator is fitted on the others. By
@@ -104,6 +109,7 @@ class QACalibrator(HasParameters, BaseModel):
     groups_: Iterable[GroupSummary]
     fit_record_: FitRecord
     overviews_: tuple[Overview, ...]
+    not_tried_: dict[str, str]
     decision_rule_: DecisionRule | None
     fitted_for_: FittedFor | None
     read_as_: ReadAs
@@ -115,6 +121,7 @@ class QACalibrator(HasParameters, BaseModel):
         calibrator: Calibrator | None = None,
         *,
         learned_score: LearnedScore | Literal["auto"] | None = "auto",
+        features: Sequence[str] | Literal["auto"] = "auto",
         output: Output = "certified",
         train_share: float | None = None,
         tune: str | None = None,
@@ -125,6 +132,7 @@ class QACalibrator(HasParameters, BaseModel):
         self.partition = partition
         self.calibrator = calibrator
         self.learned_score = learned_score
+        self.features = features
         self.output = output
         self.train_share = train_share
         self.tune = tune
@@ -186,6 +194,7 @@ class QACalibrator(HasParameters, BaseModel):
         self.fit_record_ = fitted.fit_record
         self.read_as_ = fitted.read_as
         self.overviews_ = fitted.overviews
+        self.not_tried_ = fitted.not_tried
         self.decision_rule_ = fitted.decision_rule
         self.fitted_for_ = fitted.fitted_for
         return self
@@ -221,18 +230,29 @@ class QACalibrator(HasParameters, BaseModel):
             return Evidence.of(batch.confidence, batch.confidence).to_polars()
         require_known_origin(batch, self.origins_, allow_other_source, uses_labels=uses_labels)
         with self.pipeline_.vectors.telling(progress):
-            rows = self.pipeline_.rows(batch)
-        return self._evidence(rows, batch.confidence).to_polars()
+            rows, unlike = self.pipeline_.rows(batch)
+        return self._evidence(rows, batch.confidence, unlike).to_polars()
 
     def _evidence_of_arrays(
         self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None
     ) -> Evidence:
         self._require_fitted()
         stated = unit_values(confidence, "confidence")
-        return self._evidence(self.pipeline_.rows_from_arrays(stated, groups, vectors, ids), stated)
+        rows = self.pipeline_.rows_from_arrays(stated, groups, vectors, ids)
+        return self._evidence(rows, stated, np.full(len(stated), np.nan))
 
-    def _evidence(self, rows: Rows, stated: Floats) -> Evidence:
-        evidence = replace(self.pipeline_.calibrator.maps_.explain(rows), confidence=stated)
+    def _evidence(self, rows: Rows, stated: Floats, unlike: Floats) -> Evidence:
+        evidence = self.pipeline_.calibrator.maps_.explain(rows)
+        is_far = unlike >= FAR
+        evidence = replace(
+            evidence,
+            confidence=stated,
+            unlike=unlike.round(4),
+            low=np.where(is_far, np.nan, evidence.low),
+            high=np.where(is_far, np.nan, evidence.high),
+            alpha=np.where(is_far, np.nan, evidence.alpha),
+            source=np.where(is_far, SOURCES[FROM_FAR], evidence.source),
+        )
         return evidence if self.decision_rule_ is None else self.decision_rule_.decide(evidence)
 
     def predict(self, records: Any, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None) -> Floats:

@@ -109,7 +109,8 @@ def fit_set(
         one = QACalibrator(**model.get_params(deep=False))
         try:
             models[value] = one._fit_inputs(
-                FitInputs(part, reading, group_records, allow_mixed=allow_mixed, prefix=f"{by} {value}: "), tell
+                FitInputs(part, reading, group_records, allow_mixed=allow_mixed, prefix=f"{by} {value}: ", apart=(by,)),
+                tell,
             )
         except InputError as error:
             raise type(error)(f"{by} {value}: {error}") from None

@@ -21,10 +21,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from qacal.calibrators.base import Calibrator, Rows
-from qacal.calibrators.score import LearnedScore
+from qacal.calibrators.score import LearnedScore, ScoreReading
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.model.base import Progress
+from qacal.model.features import Feature
 from qacal.partitions import EMBEDDING, Column, Partition, Product
 from qacal.records.reading import Batch
 from qacal.tally.arrays import ArrayLike, Floats
@@ -159,6 +160,7 @@ class Pipeline:
     score : the input of the calibrator; None to use the confidence itself.
     calibrator : maps score and group to a probability.
     vectors : embed the text for partition and score.
+    features : columns that the score reads.
 
     Examples
     --------
@@ -171,7 +173,8 @@ class Pipeline:
     >>> pipeline.needs_text
     False
     >>> (batch,) = read(rows, needs_labels=False, **pipeline.needs)
-    >>> pipeline.inputs(batch)
+    >>> read, groups = pipeline.inputs(batch)
+    >>> read.score, groups
     (array([0.9, 0.5]), array(['law', 'art'], dtype=object))
     """
 
@@ -179,6 +182,7 @@ class Pipeline:
     score: LearnedScore | None
     calibrator: Calibrator
     vectors: RowVectors
+    features: tuple[Feature, ...] = ()
 
     # What rows must have
 
@@ -201,14 +205,18 @@ class Pipeline:
     @property
     def needs(self) -> dict[str, Any]:
         """The columns that rows must have beside a confidence, as arguments of :func:`qacal.records.reading.read`."""
-        return {"needs_text": self.needs_text, "confidences": () if self.score is None else self.score.confidences}
+        numbers = {feature.name: feature.most for feature in self.features if feature.most is not None}
+        return {"needs_text": self.needs_text, "numbers": numbers}
+
+    @property
+    def group_columns(self) -> list[str]:
+        """The columns that groups are made from."""
+        return [name for name in self.partition._needs if name != EMBEDDING] if self.uses_groups else []
 
     @property
     def columns(self) -> list[str]:
         """The columns that groups and score read, beside question, answer, confidence and vectors."""
-        names = [name for name in self.partition._needs if name != EMBEDDING] if self.uses_groups else []
-        others = [] if self.score is None else [*self.score.columns_used, *self.score.confidences]
-        return list(dict.fromkeys([*names, *others]))
+        return list(dict.fromkeys([*self.group_columns, *(feature.name for feature in self.features)]))
 
     def values_seen(self) -> dict[str, Any]:
         """Return a value for each column that is read, of a kind that the fit has seen; None where any will do."""
@@ -231,28 +239,32 @@ class Pipeline:
 
     # From rows to the inputs of the calibrator
 
-    def inputs(self, batch: Batch) -> tuple[Floats, Any]:
-        """Return the scores (or confidences) and groups of validated rows; groups are None if they are not used."""
+    def inputs(self, batch: Batch, *, explains: bool = False) -> tuple[ScoreReading, Any]:
+        """Return the scores (or confidences) and groups of validated rows; groups are None if they are not used.
+
+        explains : also return what each signal adds to the score.
+        """
         inputs: dict[str, Any] = {EMBEDDING: self.vectors.of(batch)} if self.needs_vectors else {}
         groups = None
         if self.uses_groups:
-            names = [name for name in self.partition._needs if name != EMBEDDING]
-            groups = self.partition._groups_of(inputs | {name: batch.column(name) for name in names})
+            columns = {name: batch.column(name) for name in self.group_columns}
+            groups = self.partition._groups_of(inputs | columns)
         if self.score is None:
-            return batch.confidence, groups
+            return ScoreReading(batch.confidence, np.full(len(batch), np.nan), {}), groups
         inputs |= {"confidence": batch.confidence}
-        is_number = {*self.score.numbers}
-        for name in self.score.columns_used:
-            inputs[name] = batch.numbers(name) if name in is_number else batch.listed(name)
-        inputs |= {name: batch.numbers(name, 1.0) for name in self.score.confidences}
+        texts = batch.question or [], batch.answer or []
+        for feature in self.features:
+            if batch.reading.has(feature.name, batch.table.names):
+                values = batch.listed(feature.name)
+                inputs |= feature.read(values, *texts)
         if self.score.reads_words:
-            inputs |= {"question": batch.question or [], "answer": batch.answer or []}
-        return self.score.predict(inputs), groups
+            inputs |= dict(zip(("question", "answer"), texts, strict=True))
+        return self.score._read(inputs, explains=explains), groups
 
-    def rows(self, batch: Batch) -> Rows:
-        """Return validated rows in the form that the calibrator's maps take."""
-        scores, groups = self.inputs(batch)
-        return self.calibrator._checked_rows(scores, groups, batch.ids)
+    def rows(self, batch: Batch) -> tuple[Rows, Floats]:
+        """Return validated rows in the form that the calibrator's maps take, and how unlike the fit they are."""
+        read, groups = self.inputs(batch)
+        return self.calibrator._checked_rows(read.score, groups, batch.ids), read.unlike
 
     def rows_from_arrays(self, confidence: Floats, groups: Any, vectors: Any, ids: ArrayLike | None) -> Rows:
         """Return what :meth:`rows` returns, for arrays; groups come by name or from vectors."""
@@ -272,7 +284,7 @@ class Pipeline:
         """Return the scores of arrays; the confidences themselves without a score."""
         if self.score is None:
             return confidence
-        others = [*self.score.columns_used, *self.score.confidences]
+        others = self.score.columns_used
         if (self.score.reads_text and vectors is None) or self.score.reads_words or others:
             what = f"columns ({', '.join(others)})" if others else "the text"
             remedy = "" if others or self.score.reads_words else "give vectors=..., or "

@@ -13,23 +13,20 @@ import numpy as np
 
 from qacal.calibrators.score import LearnedScore
 from qacal.errors import InputError, QacalWarning
+from qacal.model.features import Feature, Features, FoundKind, find_kind, parameters_of
 from qacal.model.groups import Sampler, Summaries
 from qacal.model.pipeline import Pipeline
 from qacal.partitions import EMBEDDING, Partition
 from qacal.records.provenance import Sources
 from qacal.records.reading import Batch, Gathered, warn_of_copies
-from qacal.tally.arrays import Floats, Hashes
-from qacal.tally.groups import Paths, as_grouping, as_labels
+from qacal.tally.arrays import Hashes
+from qacal.tally.groups import Paths, as_grouping
 from qacal.tally.ids import HashSample, mix
 from qacal.tally.tally import Tally
 from qacal.thresholds.fit_record import sampled
 
 # Scores are trained on at most this many rows: the gain from more rows is smaller than the noise of a fit.
 _MOST_SCORE_ROWS = 50_000
-# A category with more values than this, and fewer than two rows a value, is none.
-_MANY_VALUES = 20
-# Columns with names like this hold further confidences, as the importers and `elicit` write them.
-_CONFIDENCE = "confidence_"
 _LARGER_SHARE = "give more rows, or a larger --train-share (in Python: train_share)."
 
 
@@ -44,7 +41,7 @@ class Overview:
     sources : the LLMs, prompts, confidence sources and judges.
     has_ids : whether the rows of one question can be recognised.
     has_texts : whether all rows have a question and an answer.
-    further_confidences : columns that hold other confidences.
+    columns : the names of all columns.
     only_label : the label of all rows, if it is the same for all: then nothing can be learned.
     texts : hashes of the texts of some questions that have ids.
     """
@@ -54,7 +51,7 @@ class Overview:
         self.sources = Sources()
         self.has_ids = False
         self.has_texts = True
-        self.further_confidences: tuple[str, ...] = ()
+        self.columns: dict[str, None] = {}
         self.only_label: float | None = None
         self.texts: Hashes = np.empty(0, dtype=np.uint64)
         self._columns = Gathered()
@@ -63,8 +60,7 @@ class Overview:
         """Take more labelled rows."""
         if not self.rows:
             self.has_ids = batch.reading.name("id") in batch.table.names
-            names = [name for name in batch.table.names if name.startswith(_CONFIDENCE) and name != "confidence_source"]
-            self.further_confidences = tuple(name for name in names if _is_confidence(batch, name))
+        self.columns |= dict.fromkeys(batch.table.names)
         self.rows += len(batch)
         self.has_texts &= batch.question is not None and batch.answer is not None
         self.sources.add(batch)
@@ -89,14 +85,6 @@ class Overview:
         doubt = doubt_of(correct, confidence, questions=len(np.unique(ids)) if ids.any() else None)
         if doubt is not None:
             warnings.warn(f"{prefix}{doubt.text}", QacalWarning, stacklevel=2)
-
-
-def _is_confidence(batch: Batch, name: str) -> bool:
-    """Return whether a column has numbers, all of them in [0, 1]; some rows may have none."""
-    try:
-        return bool((batch.numbers(name, 1.0) >= 0).any())
-    except InputError:
-        return False
 
 
 class PartitionSample:
@@ -131,65 +119,83 @@ class PartitionSample:
 
 
 class ScoreSample:
-    """Rows that train a score."""
+    """Rows that train a score.
 
-    def __init__(self, score: LearnedScore) -> None:
+    features : the columns that it may read. Those that the user did not name must help clearly to be used.
+    used, not_tried : after a fit, the columns that the score reads, and those that it could not, with the reason.
+    """
+
+    def __init__(self, score: LearnedScore, features: Features) -> None:
         self._score = score
+        self._features = (*features.named, *features.found)
+        self._is_named = [True] * len(features.named) + [False] * len(features.found)
         self.reads_vectors = score.text
         # All samples are of the same rows: the same ids are added to each in the same order.
         self._ids, self._numbers, self._vectors, self._texts = (HashSample(_MOST_SCORE_ROWS) for _ in range(4))
-        self._known: dict[str, dict[Any, int]] = {name: {} for name in score.columns}
+        self._columns = HashSample(_MOST_SCORE_ROWS)
         self.count = 0
+        self.used: tuple[Feature, ...] = ()
+        self.not_tried: dict[str, str] = {}
 
     def add(self, batch: Batch, vectors: Any) -> None:
         """Take more labelled rows."""
-        numbers = [batch.confidence, np.asarray(batch.correct)]
-        numbers += [batch.numbers(name, 1.0) for name in self._score.confidences]
-        numbers += [batch.numbers(name) for name in self._score.numbers]
-        numbers += [_codes(as_labels(batch.listed(name), name).tolist(), known) for name, known in self._known.items()]
         ids = ids_of(batch)
         self._ids.add(ids, ids)
-        self._numbers.add(ids, np.column_stack(numbers))
+        self._numbers.add(ids, np.column_stack([batch.confidence, np.asarray(batch.correct)]))
         if self.reads_vectors:
             self._vectors.add(ids, vectors)
-        if self._score.text and self._score.words:
-            self._texts.add(
-                ids, np.column_stack([np.array(texts, dtype=object) for texts in (batch.question, batch.answer)])
-            )
+        self._texts.add(ids, _objects(batch.question or [""] * len(batch), batch.answer or [""] * len(batch)))
+        if self._features:
+            columns = [
+                batch.listed(feature.name)
+                if is_named or batch.reading.has(feature.name, batch.table.names)
+                else [None] * len(batch)
+                for feature, is_named in zip(self._features, self._is_named, strict=True)
+            ]
+            self._columns.add(ids, _objects(*columns))
         self.count += len(batch)
 
     def fit(self) -> None:
         """Train the score."""
-        for name, codes in self._known.items():
-            if len(codes) > _MANY_VALUES and len(codes) > self.count / 2:
-                warnings.warn(
-                    f"the column {name} has {len(codes):,} values in {self.count:,} training rows; as categories these "
-                    f"say nothing about other rows. If they are numbers, pass --feature {name}:numeric (in Python: "
-                    f"LearnedScore(numbers=[{name!r}])).",
-                    QacalWarning,
-                    stacklevel=2,
-                )
         if not self.count:
             raise InputError(f"no row is left to learn a score from; {_LARGER_SHARE}")
-        confidence, correct, *others = self._numbers.rows().T
+        confidence, correct = self._numbers.rows().T
         inputs: dict[str, Any] = {"confidence": confidence}
-        names = (*self._score.confidences, *self._score.numbers)
-        split = len(names)
-        inputs |= dict(zip(names, others[:split], strict=True))
-        for (name, known), codes in zip(self._known.items(), others[split:], strict=True):
-            labels = list(known)
-            inputs[name] = [labels[code] for code in codes.astype(np.int64).tolist()]
+        questions, answers = self._texts.rows().T.tolist()
+        columns = self._columns.rows().T.tolist() if self._features else []
+        tried: list[Feature] = []
+        for feature, is_named, values in zip(self._features, self._is_named, columns, strict=True):
+            found = find_kind(feature.name, values) if feature.kind is None else FoundKind(feature.kind)
+            if found.kind is None and is_named:
+                raise InputError(
+                    f"the column {feature.name} cannot be a feature: {found.reason}. Leave it out, or say what it is: "
+                    f"{feature.name}:numeric, :category, :confidence, :logprobs or :context."
+                )
+            if found.kind is None:
+                self.not_tried[feature.name] = found.reason
+                continue
+            tried.append(Feature(feature.name, found.kind))
+            inputs |= tried[-1].read(values, questions, answers)
+        self._score.set_params(**parameters_of(tried))
         if self.reads_vectors:
             inputs[EMBEDDING] = self._vectors.rows()
         if self._score.text and self._score.words:
-            inputs |= dict(zip(("question", "answer"), self._texts.rows().T.tolist(), strict=True))
+            inputs |= {"question": questions, "answer": answers}
         ids = self._ids.rows()
+        named = {feature.name for feature, is_named in zip(self._features, self._is_named, strict=True) if is_named}
+        unnamed = [name for feature in tried if feature.name not in named for name in feature.inputs]
         # Records without ids have zeros: each row is a question of its own.
-        self._score._fit_hashed(inputs, correct, ids if ids.any() else None)
+        self._score._fit_hashed(inputs, correct, ids if ids.any() else None, unnamed)
+        used = {*self._score.columns_used}
+        self.used = tuple(feature for feature in tried if used & {*feature.inputs})
 
 
-def _codes(values: list[Any], known: dict[Any, int]) -> Floats:
-    return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.float64)
+def _objects(*columns: list[Any]) -> Any:
+    table = np.empty((len(columns[0]), len(columns)), dtype=object)
+    for at, column in enumerate(columns):
+        for row, value in enumerate(column):
+            table[row, at] = value
+    return table
 
 
 class CalibrationRows:
@@ -225,8 +231,8 @@ class CalibrationRows:
         if batch.ids is None and (self._options.get("n_blocks", 1) > 1 or self._options.get("ties")):
             name = type(self._pipeline.calibrator).__name__
             raise InputError(f"{name} splits rows by question; the records need a column id or question.")
-        scores, groups = self._pipeline.inputs(batch)
-        more = Tally.of(scores, batch.correct, groups=groups, ids=batch.ids, **self._options)
+        read, groups = self._pipeline.inputs(batch)
+        more = Tally.of(read.score, batch.correct, groups=groups, ids=batch.ids, **self._options)
         self._total = more if self._total is None else self._total + more
         if self._pipeline.score is not None:
             stated = Tally.of(batch.confidence, batch.correct, groups=groups)

@@ -21,6 +21,7 @@ from qacal.calibrators.tree_scaling import TreeScaling
 from qacal.embedders import ColumnEmbedder, Embedder
 from qacal.errors import ArtifactError, InputError
 from qacal.model.defaults import Output
+from qacal.model.features import Feature, parameters_of
 from qacal.model.fitting import Fitted, FittedFor
 from qacal.model.groups import GroupSummary
 from qacal.model.model import QACalibrator
@@ -48,6 +49,7 @@ class SavedModel:
     embedder : None if the model reads no vectors.
     output, train_share, examples, seed : the parameters.
     partition, score : None if the model does not use one.
+    features : the columns that the score reads.
     rows, origins, groups, fit_record, decision_rule, read_as, fitted_for : the attributes of the fitted model.
     """
 
@@ -59,6 +61,7 @@ class SavedModel:
     calibrator: Calibrator
     partition: Partition | None
     score: LearnedScore | None
+    features: tuple[Feature, ...]
     rows: Annotated[int, Between(0, MOST)]
     origins: Mapping[str, tuple[Any, ...]]
     groups: tuple[GroupSummary, ...]
@@ -95,6 +98,7 @@ def save(model: QACalibrator, path: str | Path) -> None:
         calibrator=pipeline.calibrator,
         partition=pipeline.partition if pipeline.uses_groups else None,
         score=pipeline.score,
+        features=pipeline.features,
         rows=model.rows_,
         origins={name: tuple(values) for name, values in model.origins_.items()},
         groups=tuple(model.groups_),
@@ -158,7 +162,8 @@ def load_model(path: str | Path, embedder: str | Embedder | None = None) -> QACa
         saved.partition,
         # A continuous output determines the calibrator, and a new fit raises if both are named.
         None if saved.output == "continuous" else saved.calibrator,
-        learned_score=saved.score,
+        learned_score=None if saved.score is None else LearnedScore(**saved.score.get_params() | parameters_of(())),
+        features=tuple(f"{feature.name}:{feature.kind}" for feature in saved.features),
         output=saved.output,
         train_share=saved.train_share,
         examples=saved.examples,
@@ -170,7 +175,7 @@ def load_model(path: str | Path, embedder: str | Embedder | None = None) -> QACa
         vectors = RowVectors(ColumnEmbedder(name.removeprefix("column:"), saved.embedder.dim))
     return model._set_fitted(
         Fitted(
-            pipeline=Pipeline(partition, saved.score, saved.calibrator, vectors),
+            pipeline=Pipeline(partition, saved.score, saved.calibrator, vectors, saved.features),
             tuned=None,
             rows=saved.rows,
             origins={column: list(values) for column, values in saved.origins.items()},

@@ -76,7 +76,8 @@ def _tried(model: QACalibrator) -> list[str]:
     for trial in score.tried_:
         mark = "*" if trial.is_chosen else " "
         lines.append(f" {mark} {trial.name:<{width}} {trial.log_loss:8.4f}  {trial.brier:6.4f}")
-    return lines + [_column(trial) for trial in score.columns_tried_]
+    lines += [_column(trial) for trial in score.columns_tried_]
+    return lines + [f"Column {name}: not tried; {reason}." for name, reason in model.not_tried_.items()]
 
 
 def _column(trial: ColumnTrial) -> str:

@@ -297,7 +297,7 @@ def read(
     needs_labels: bool,
     needs_text: bool = True,
     needs_confidence: bool = True,
-    confidences: Sequence[str] = (),
+    numbers: Mapping[str, float] | None = None,
     uses_ids: bool = True,
     keeps_bad: bool = False,
 ) -> Iterator[Batch]:
@@ -306,7 +306,8 @@ def read(
     needs_labels : rows without `correct` are bad; if False, `correct` is ignored.
     needs_text : rows without `question` or `answer` are bad.
     needs_confidence : rows without `confidence` are bad; if False, `confidence` is ignored, and a batch has zeros.
-    confidences : columns of further confidences; missing values are accepted, others must be confidences.
+    numbers : further columns of numbers with their largest values: 1 for confidences, infinity for any scale. Rows and
+        files may lack them; other values are bad.
     uses_ids : if False, the column `id` is ignored.
     keeps_bad : also yield batches in which all rows are bad, for callers who return all rows.
     """
@@ -329,8 +330,9 @@ def read(
         # To ask for a column may read the whole file, so it comes last.
         if needs_labels:
             correct = checks.numbers("correct", 1.0)
-        for column in confidences:
-            checks.numbers(column, 1.0, may_miss=True)
+        for column, most in (numbers or {}).items():
+            if reading.has(column, table.names):
+                checks.numbers(column, most, may_miss=True)
         if needs_text or table.has(reading.name("question")):
             # An empty question can be calibrated, but a fit learns nothing from it.
             may_be_empty = not needs_labels or (not needs_text and needs_ids)

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from qacal.calibrators.bin_maps import BinMaps
+from qacal.calibrators.platt import expit
 from qacal.errors import InputError
 from qacal.experiment.sample import parts_by
 from qacal.metrics.evaluation import is_uneven, require_labels
+from qacal.metrics.proper_scores import log_loss
 from qacal.model.base import BaseModel, Progress
 from qacal.model.evaluating import collect
 from qacal.model.groups import Sampler
@@ -170,10 +172,29 @@ class Gathered:
     hashes: list[Hashes | None] = field(default_factory=list)
     _columns: Columns = field(default_factory=Columns)
 
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """What the score adds up: the stated confidence first."""
+        score = self.model.learned_score_
+        return () if score is None else score.maps_.parts
+
+    def worth(self) -> dict[str, float]:
+        """Return by how much the score's log loss on these rows is higher without each signal."""
+        if len(self.signals) < 2:
+            return {}
+        parts = {name: self._columns[f"signal {name}"] for name in self.signals}
+        correct, logits = self._columns["correct"], sum(parts.values())
+        losses = {name: log_loss(correct, expit(logits - parts[name])) for name in self.signals[1:]}
+        return {name: loss - log_loss(correct, expit(logits)) for name, loss in losses.items()}
+
     def add(self, batch: Batch) -> None:
         maps = self.model.calibrator_._fitted_maps()
-        rows = self.model.pipeline_.rows(batch)
-        evidence = maps.explain(rows)
+        pipeline = self.model.pipeline_
+        read, groups = pipeline.inputs(batch, explains=True)
+        rows = pipeline.calibrator._checked_rows(read.score, groups, batch.ids)
+        evidence = self.model._evidence(rows, batch.confidence, read.unlike)
+        for name in self.signals:
+            self._columns.add(**{f"signal {name}": read.parts.get(name, np.zeros(len(batch)))})
         names = batch.listed(self.grouped_by) if self.grouped_by else evidence.group
         names = [str(name) if isinstance(name, list | dict) else name for name in names]
         labels = [None if is_missing(name) else name for name in names]

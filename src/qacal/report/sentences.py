@@ -28,6 +28,7 @@ _SOURCES = {
     "group": "the correction for their group",
     "ancestor": "the correction for a larger group",
     "root": "the correction for all questions",
+    "far": "the correction for all questions, without an interval: they are unlike the fit",
 }
 _METHODS = {
     "Identity": "nothing: the stated confidence",
@@ -75,6 +76,7 @@ def _facts(gathered: Gathered) -> Iterator[Fact]:
     rows = counted(model.rows_, "labelled row")
     if model.learned_score_ is not None:
         yield Fact("Predicts from", _inputs(model.learned_score_), _tried(model.learned_score_))
+        yield Fact("Worth of each input", _worth(gathered.worth()))
         if model.calibrator_.properties.is_certified:
             rows = f"{counted(model.learned_score_.rows_, 'row')} for training, {rows} for certification"
     calibrator = repr(model.calibrator_)
@@ -96,8 +98,15 @@ def _facts(gathered: Gathered) -> Iterator[Fact]:
 
 
 def _inputs(score: LearnedScore) -> str:
-    further = score.confidences if score.maps_.pooled.n_confidences > 1 else ()
-    return ", ".join(["the text"] * score.reads_text + ["the stated confidence", *further, *score.columns_used])
+    return ", ".join(["the text"] * score.reads_text + ["the stated confidence", *score.columns_used])
+
+
+def _worth(losses: dict[str, float]) -> str:
+    """Return by how much the log loss on the measured rows rises without each input, the most useful first."""
+    names = {"text": "the meaning of the text", "form": "its form", "words": "its words"}
+    ordered = sorted(losses, key=lambda name: -losses[name])
+    listed = ", ".join(f"{names.get(name, name)} {losses[name]:+.3f}" for name in ordered)
+    return f"{listed} (how much higher the log loss is without it)" if listed else ""
 
 
 def _tried(score: LearnedScore) -> str:

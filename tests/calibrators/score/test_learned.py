@@ -153,8 +153,9 @@ def test_rows_that_cannot_be_read_are_refused_in_fit_and_predict(message, change
     broken = {name: change.get(name, values) for name, values in rows.items() if change.get(name) is not ...}
     with pytest.raises(InputError, match=message):
         score().fit(broken, y)
-    with pytest.raises(InputError, match=message):
-        once_fitted().predict(broken)
+    if change.get("topic", change.get("tokens")) is not ...:  # a column that no row has may be left out
+        with pytest.raises(InputError, match=message):
+            once_fitted().predict(broken)
 
 
 @pytest.mark.parametrize(

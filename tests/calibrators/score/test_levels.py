@@ -6,7 +6,7 @@ from scipy.special import expit
 
 from qacal import Column, InputError, QABinning
 from qacal.calibrators.score import LearnedScore
-from qacal.calibrators.score.maps import NO_LEVEL, find_levels
+from qacal.calibrators.score.maps import MISSING, UNSEEN, find_levels
 from qacal.metrics import calibration_error, log_loss
 from qacal.partitions import Product
 
@@ -16,7 +16,7 @@ def test_values_have_places_and_others_none():
     assert levels.labels == ("law", "art", 2, 1, 7)
     assert levels.column.tolist() == [0, 0, 1, 1, 1]
     codes = levels.codes({"topic": ["art", "chess", None], "tenant": [1, 99, None]})
-    assert codes.tolist() == [[1, 3], [NO_LEVEL, NO_LEVEL], [NO_LEVEL, NO_LEVEL]]
+    assert codes.tolist() == [[1, 3], [UNSEEN, UNSEEN], [MISSING, MISSING]]
 
 
 def test_the_number_and_the_text_are_two_values():
@@ -41,7 +41,7 @@ def test_columns_without_two_values_have_no_effects(columns):
 def test_a_single_valued_column_beside_another():
     levels = find_levels({"one": ["x"] * 4, "two": ["a", "b"] * 2})
     assert levels.labels == ("a", "b")
-    assert levels.codes({"one": ["x"], "two": ["b"]}).tolist() == [[NO_LEVEL, 1]]
+    assert levels.codes({"one": ["x"], "two": ["b"]}).tolist() == [[UNSEEN, 1]]
 
 
 SIZES = {"topic": 30, "tenant": 20, "language": 6}
@@ -103,7 +103,7 @@ def test_every_value_with_rows_is_right_on_average(simulated):
 def test_values_that_were_not_seen_have_no_effect(simulated):
     _, _, score, _ = simulated
     h = np.linspace(0, 1, 5)
-    unseen = {name: [at] * 5 for name, at in zip(SIZES, (1000, None, 999), strict=True)}
+    unseen = {name: [at] * 5 for name, at in zip(SIZES, (1000, 1001, 999), strict=True)}
     maps = score.maps_
     c = maps.pooled.logits(h[:, None]) - maps.centre
     np.testing.assert_allclose(
@@ -134,7 +134,7 @@ def test_values_of_another_type_are_refused():
     levels = find_levels({"tenant": ["1", "2", "1"]})
     with pytest.raises(InputError, match="tenant has labels that are numbers; those of the fit are text"):
         levels.codes({"tenant": [1, 2]})
-    assert levels.codes({"tenant": [None, 1, "2"]}).tolist() == [[NO_LEVEL], [NO_LEVEL], [1]]
+    assert levels.codes({"tenant": [None, 1, "2"]}).tolist() == [[MISSING], [UNSEEN], [1]]
 
 
 @pytest.mark.parametrize("names", [{"columns": ["correct"]}, {"confidences": ["correct"]}])

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 import qacal
-from qacal import InputError, QABinning, QACalibrator, StepBinning, TreeBinning
+from qacal import InputError, QABinning, QACalibrator, QacalWarning, StepBinning, TreeBinning
 from qacal.calibrators.score import LearnedScore
 from qacal.metrics import log_loss
 from tests.answers import answers
@@ -46,9 +46,9 @@ def loss(model, rows):
 
 
 def test_columns_and_confidences_are_read_from_records(fitted, new):
-    assert fitted.learned_score_.chosen.endswith("of 2 confidences + text + tenant")
+    assert fitted.learned_score_.chosen.endswith("+ tokens + text + tenant")
     assert isinstance(fitted.calibrator_, StepBinning)
-    plain = QACalibrator(partition="bisecting:2").fit(records(2500))
+    plain = QACalibrator(partition="bisecting:2", features=()).fit(records(2500))
     assert loss(fitted, new) < loss(plain, new) - 0.05
     assert SCORE.__dict__.keys() == SCORE.get_params().keys(), "the score that was given stays unfitted"
 
@@ -111,8 +111,11 @@ def test_groups_from_other_records_leave_the_score_its_part():
 
 def test_a_missing_column_and_a_bad_confidence_are_told(fitted):
     rows = records(50)
-    with pytest.raises(InputError, match="no column 'tokens'"):
-        fitted.calibrate([{name: value for name, value in row.items() if name != "tokens"} for row in rows])
+    lacking = [{name: value for name, value in row.items() if name != "tokens"} for row in rows]
+    with pytest.warns(QacalWarning, match="the rows have no column tokens"):
+        without = fitted.calibrate(lacking)
+    empty = fitted.calibrate([{**row, "tokens": None} for row in lacking])
+    assert [row["calibrated"] for row in without] == [row["calibrated"] for row in empty]
     with pytest.raises(InputError, match=r"tokens is 1\.5"):
         fitted.calibrate([{**row, "tokens": 1.5} for row in rows])
     # Values that were not seen, and none, are no error.

@@ -4,7 +4,7 @@ In: columns of training rows by name, and their labels. Out: :class:`LearnedScor
 Open `learned.py` first; `trials.py` compares the candidates, `maps.py` applies the chosen one.
 """
 
-from qacal.calibrators.score.learned import LearnedScore
+from qacal.calibrators.score.learned import LearnedScore, ScoreReading
 from qacal.calibrators.score.trials import ScoreTrial
 
-__all__ = ["LearnedScore", "ScoreTrial"]
+__all__ = ["LearnedScore", "ScoreReading", "ScoreTrial"]

@@ -65,14 +65,24 @@ class Kernel:
         """The number of coordinates that it gives."""
         return int(self.weights.shape[1])
 
+    def places(self, vectors: NDArray[np.floating]) -> Floats:
+        """Return vectors in the principal components."""
+        matrix = as_vectors(vectors, len(self.mean), "score")
+        out = np.empty((len(matrix), self.axes.shape[1]))
+        for rows, block in portions(matrix, 512):
+            require_finite(block, range(rows.start, rows.stop))
+            out[rows] = np.clip((block - self.mean) @ self.axes, -_FAR, _FAR)
+        return out
+
     def coordinates(self, vectors: NDArray[np.floating]) -> Floats:
         """Return the coordinates of vectors, one row each."""
-        matrix = as_vectors(vectors, len(self.mean), "score")
-        out = np.empty((len(matrix), self.width))
-        for rows, block in portions(matrix, 512):  # the kernels of 512 rows stay in the processor's cache
-            require_finite(block, range(rows.start, rows.stop))
-            places = np.clip((block - self.mean) @ self.axes, -_FAR, _FAR)
-            out[rows] = _gauss(places, self.landmarks) @ self.weights - self.offset
+        return self.at(self.places(vectors))
+
+    def at(self, places: Floats) -> Floats:
+        """Return the coordinates of vectors that are given by their principal components."""
+        out = np.empty((len(places), self.width))
+        for rows, block in portions(places, 512):  # the kernels of 512 rows stay in the processor's cache
+            out[rows] = _gauss(block, self.landmarks) @ self.weights - self.offset
         return out
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Annotated, Any, Self, get_args
 
@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.calibrators.score.kernel import KERNEL_ROWS, fit_kernel
+from qacal.calibrators.score.likeness import Likeness, fit_likeness, weight_of_signals
 from qacal.calibrators.score.maps import ScoreInputs, ScoreMaps, Signals, find_levels, pooled_maps
 from qacal.calibrators.score.numbers import fit_numbers, numbers_of
 from qacal.calibrators.score.texts import PairTexts
-from qacal.calibrators.score.trials import ColumnTrial, Material, Objective, ScoreTrial, choose
+from qacal.calibrators.score.trials import ColumnTrial, Fallback, Material, Objective, ScoreTrial, choose
 from qacal.calibrators.score.words import fit_vocabulary
 from qacal.errors import InputError, NotFittedError
 from qacal.parameters import MOST, Between, HasParameters, require
@@ -31,6 +32,7 @@ from qacal.tally.arrays import (
     seven_decimals,
     unit_values,
 )
+from qacal.tally.groups import as_labels
 from qacal.tally.ids import id_hashes, mix, value_hashes
 from qacal.tally.vectors import as_vectors, portions, require_finite, row_hashes
 
@@ -38,6 +40,20 @@ TEXTS = ("question", "answer")
 """The texts that a score reads besides their embedding, where rows have them."""
 
 _NO_INPUTS = ("confidence", "correct", EMBEDDING, *TEXTS)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreReading:
+    """What a score says of rows.
+
+    score : the probability that the answer is correct.
+    unlike : the share of the rows of the fit that are more like the others; NaN if that is not known.
+    parts : what the pooled map ("confidence") and each signal add to the logit; empty unless asked for.
+    """
+
+    score: Floats
+    unlike: Floats
+    parts: dict[str, Floats]
 
 
 class LearnedScore(HasParameters):
@@ -93,6 +109,8 @@ class LearnedScore(HasParameters):
     """
 
     maps_: ScoreMaps
+    likeness_: Likeness | None
+    fallbacks_: tuple[Fallback, ...]
     tried_: tuple[ScoreTrial, ...]
     columns_tried_: tuple[ColumnTrial, ...]
     rows_: Annotated[int, Between(1, MOST)]
@@ -127,8 +145,10 @@ class LearnedScore(HasParameters):
         y = unit_values(correct, "correct")
         return self._fit_hashed(inputs, y, None if ids is None else id_hashes(ids, len(y)))
 
-    def _fit_hashed(self, inputs: Mapping[str, ArrayLike], correct: Floats, ids: Hashes | None) -> Self:
-        """Do what :meth:`fit` does, with hashes of ids."""
+    def _fit_hashed(
+        self, inputs: Mapping[str, ArrayLike], correct: Floats, ids: Hashes | None, unnamed: Collection[str] = ()
+    ) -> Self:
+        """Do what :meth:`fit` does, with hashes of ids; columns that nobody named must help clearly to be used."""
         self._require_parameters()
         confidences = self._confidences(inputs)
         require_length(correct, len(confidences), "correct")
@@ -140,12 +160,12 @@ class LearnedScore(HasParameters):
         levels = find_levels(columns)
         codes = None if levels is None else levels.codes(columns)
         texts = self._texts(inputs, len(correct)) if vectors is not None else None
-        seen = np.column_stack([confidences, *numbers.values()])
-        order, ids = _own_order(correct, seen, codes, vectors, texts, ids)
+        stated = np.column_stack([confidences, *numbers.values()])
+        order, ids = _own_order(correct, stated, codes, vectors, texts, ids)
         # Matrices here are small: threads wait for each other longer than they work.
         with one_thread():
             kernel = None if vectors is None else fit_kernel(vectors[order[:KERNEL_ROWS]].astype(np.float64))
-            signals = Signals(text=kernel, levels=levels)
+            signals = Signals(confidences=tuple(self.confidences), text=kernel, levels=levels)
             if texts is not None and kernel is not None:
                 signals = replace(
                     signals, form=fit_numbers(texts.form[order], together=True), words=fit_vocabulary(texts)
@@ -154,8 +174,11 @@ class LearnedScore(HasParameters):
                 found = fit_numbers(np.column_stack(list(numbers.values())), together=False)
                 signals = replace(signals, number_names=tuple(numbers), numbers=found)
             rows = signals.inputs(confidences, vectors, texts, columns | numbers).only(order)
-            choice = choose(Material(rows, correct[order], ids, signals), self.objective)
-            self.maps_, self.tried_, self.columns_tried_ = choice.maps, choice.trials, choice.columns
+            choice = choose(Material(rows, correct[order], ids, signals, frozenset(unnamed)), self.objective)
+            chosen = choice.maps.signals
+            seen = signals.seen(rows, text=chosen.text is not None, columns=chosen.columns)
+            self.maps_, self.likeness_ = choice.maps, fit_likeness(chosen.points(seen))
+            self.fallbacks_, self.tried_, self.columns_tried_ = choice.fallbacks, choice.trials, choice.columns
         self.rows_ = len(correct)
         return self
 
@@ -179,18 +202,62 @@ class LearnedScore(HasParameters):
             raise InputError(f'objective is {self.objective!r:.80}; expected "log_loss" or "brier".')
 
     def predict(self, inputs: Mapping[str, ArrayLike]) -> Floats:
-        """Return the score of each row, a probability."""
+        """Return the score of each row, a probability.
+
+        A row may lack columns: it then gets the score that was fitted without them. A column that no row has may be
+        left out.
+        """
+        return self._read(inputs).score
+
+    def _read(self, inputs: Mapping[str, ArrayLike], *, explains: bool = False) -> ScoreReading:
+        """Return the score of each row and how far it is from the fit; `explains` adds the contributions."""
         self._require_fitted()
-        confidences = self._confidences(inputs)
         signals = self.maps_.signals
+        stated = seven_decimals(unit_values(column_of(inputs, "confidence", self), "confidence"))
         vectors = column_of(inputs, EMBEDDING, self) if signals.text is not None else None
-        texts = self._texts(inputs, len(confidences)) if self.reads_words else None
+        texts = self._texts(inputs, len(stated)) if self.reads_words else None
         if self.reads_words and texts is None:
             raise InputError("the score reads question and answer, and the rows do not have both.")
-        columns = {name: column_of(inputs, name, self) for name in signals.columns}
-        columns |= {name: numbers_of(columns[name], name) for name in signals.number_names}
-        confidences = confidences[:, : self.maps_.pooled.n_confidences]
-        return self.maps_.apply(signals.inputs(confidences, vectors, texts, columns))
+        columns: dict[str, Any] = {}
+        lacks = np.zeros((len(stated), len(signals.columns)), dtype=bool)
+        for at, name in enumerate(signals.columns):
+            column = inputs[name] if name in inputs else [None] * len(stated)
+            if name in signals.confidences:
+                columns[name] = _partial(column, len(stated), name)
+            elif name in signals.number_names:
+                columns[name] = numbers_of(column, name)
+            else:
+                columns[name] = as_labels(column, name)
+            require_length(columns[name], len(stated), name)
+            lacks[:, at] = [is_missing(value) for value in columns[name].tolist()]
+        confidences = np.column_stack([stated, *(columns[name] for name in signals.confidences)])
+        others = {name: column for name, column in columns.items() if name not in signals.confidences}
+        rows = signals.inputs(seven_decimals(confidences), vectors, texts, others)
+        unlike = np.full(len(stated), np.nan)
+        if self.likeness_ is not None:
+            unlike = self.likeness_.rank(np.hstack(signals.points(rows)))
+        weight = np.ones(len(stated)) if self.likeness_ is None else weight_of_signals(unlike)
+        score = np.empty(len(stated))
+        parts: dict[str, Floats] = {}
+        for pattern in np.unique(lacks, axis=0):
+            mine = (lacks == pattern).all(axis=1)
+            names = {name for name, is_gone in zip(signals.columns, pattern.tolist(), strict=True) if is_gone}
+            maps, seen = self._maps_without(names, rows.only(mine))
+            score[mine] = maps.apply(seen, weight[mine])
+            if explains:
+                for name, part in maps.contributions(seen, weight[mine]).items():
+                    parts.setdefault(name, np.zeros(len(stated)))[mine] = part
+        return ScoreReading(score, unlike, parts)
+
+    def _maps_without(self, names: Collection[str], rows: ScoreInputs) -> tuple[ScoreMaps, ScoreInputs]:
+        """Return the score for rows that lack some columns, and the rows as it reads them."""
+        if not names:
+            return self.maps_, rows
+        signals = self.maps_.signals
+        able = [one for one in self.fallbacks_ if {*names} <= {*one.without}]
+        fallback = min(able, key=lambda one: len(one.without))
+        kept = [name for name in signals.columns if name not in fallback.without]
+        return fallback.maps(self.maps_), signals.seen(rows, text=signals.text is not None, columns=kept)
 
     def _numbers(self, inputs: Mapping[str, ArrayLike], length: int) -> dict[str, Floats]:
         """Return the columns of numbers, NaN where one is missing."""
@@ -215,7 +282,8 @@ class LearnedScore(HasParameters):
         """Return the pooled map at each confidence; further confidences count as missing."""
         pooled = self.maps_.pooled
         lacking = np.full((len(confidence), pooled.n_confidences - 1), np.nan)
-        return pooled_maps(pooled).apply(ScoreInputs(np.column_stack([seven_decimals(confidence), lacking])))
+        rows = ScoreInputs(np.column_stack([seven_decimals(confidence), lacking]))
+        return pooled_maps(pooled, self.maps_.signals.confidences).apply(rows)
 
     @property
     def chosen(self) -> str:
@@ -244,13 +312,19 @@ class LearnedScore(HasParameters):
 
     def _validate(self) -> None:
         self._require_parameters()
+        signals = self.maps_.signals
+        is_placed = self.likeness_ is None or len(self.likeness_.mean) == signals.point_width
+        require(is_placed, "the distance to the fit reads other signals than the score; fit again.")
+        for fallback in self.fallbacks_:
+            fallback.maps(self.maps_)._validate()
+        covers = [{*signals.columns} <= {*fallback.without} for fallback in self.fallbacks_]
+        require(not signals.columns or any(covers), "no score is for rows that lack all columns; fit again.")
         is_one = sum(trial.is_chosen for trial in self.tried_) == min(len(self.tried_), 1)
         require(is_one, "one of the trials of a score must be the chosen one.")
-        signals = self.maps_.signals
         is_named = (signals.text is None or self.text) and (not signals.reads_texts or (self.text and self.words))
         is_named &= signals.levels is None or {*signals.levels.names} <= {*self.columns}
         is_named &= {*signals.number_names} <= {*self.numbers}
-        is_named &= self.maps_.pooled.n_confidences <= 1 + len(self.confidences)
+        is_named &= {*signals.confidences} <= {*self.confidences}
         require(is_named, "the maps of a score read inputs that its parameters do not name; fit again.")
 
     def _require_fitted(self) -> None:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from qacal.calibrators.platt import LOGIT_CUT, expit
+from qacal.calibrators.platt import LOGIT_CUT, expit, feature_values
 from qacal.calibrators.score.effects import FIXED, EffectsFit, fit_effects
 from qacal.calibrators.score.kernel import Kernel
 from qacal.calibrators.score.numbers import Numbers, first_cosines
@@ -33,7 +33,8 @@ _SLOPES = 48
 
 # Values beyond the most frequent ones have no effects of their own: they would be a row or two each.
 _MOST_LEVELS = 256
-NO_LEVEL = -1
+UNSEEN, MISSING = -1, -2
+"""Codes of values without effects."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +53,15 @@ class Levels:
         return len(self.labels)
 
     def codes(self, columns: Mapping[str, Any]) -> Ints:
-        """Return the place of each row's values, a column for each column; `NO_LEVEL` for values without effects."""
+        """Return the place of each row's values, a column for each column."""
         codes = []
         for at, name in enumerate(self.names):
             known = {self.labels[place]: place for place in np.flatnonzero(self.column == at).tolist()}
             values = as_labels(columns[name], name).tolist()
             # Files disagree on numbers and text: without its effects, a row would get another score unnoticed.
             require_common_kind(kinds_of(values), kinds_of(known), name)
-            codes.append(np.fromiter((known.get(value, NO_LEVEL) for value in values), np.int64, len(values)))
+            known[None] = MISSING
+            codes.append(np.fromiter((known.get(value, UNSEEN) for value in values), np.int64, len(values)))
         return np.column_stack(codes)
 
     def only(self, columns: Collection[str]) -> Levels | None:
@@ -76,17 +78,17 @@ class Levels:
         kept = [at for at, name in enumerate(self.names) if name in columns]
         if not kept:
             return None
-        new = np.full(len(self) + 1, NO_LEVEL)  # the last serves NO_LEVEL, which is -1
+        new = np.append(np.full(len(self), UNSEEN), [MISSING, UNSEEN])  # the last two stay as they are
         places = np.flatnonzero(np.isin(self.column, kept))
         new[places] = np.arange(len(places))
         return np.asarray(new[codes[:, kept]])
 
     def indicators(self, codes: Ints) -> Floats:
         """Return a column for each value, 1 in the rows that have it."""
-        columns = np.zeros((len(codes), len(self) + 1))
+        columns = np.zeros((len(codes), len(self) + 2))
         for column in codes.T:
-            columns[np.arange(len(codes)), column] = 1.0  # the last serves NO_LEVEL, which is -1
-        return columns[:, :-1]
+            columns[np.arange(len(codes)), column] = 1.0  # the last two are for MISSING and UNSEEN
+        return columns[:, :-2]
 
     def _validate(self) -> None:
         require(len(self.labels) == len(self.column), "each value of a score must belong to a column.")
@@ -117,7 +119,7 @@ class ScoreInputs:
     """The inputs of a score.
 
     confidences : a column for each, NaN where one is missing.
-    text : coordinates of the embedding in a kernel; None without vectors.
+    places, text : principal components of the embedding, and its coordinates in a kernel; None without vectors.
     form, together : cosines of the form of the texts, and coordinates of it in a kernel; None without texts.
     words : weights of the words; None without texts.
     numbers : columns of numbers, NaN where one is missing; None without such columns.
@@ -125,6 +127,7 @@ class ScoreInputs:
     """
 
     confidences: Floats
+    places: Floats | None = None
     text: Floats | None = None
     form: Floats | None = None
     together: Floats | None = None
@@ -156,8 +159,9 @@ class Term:
 
 @dataclass(frozen=True, eq=False)
 class Signals:
-    """What a score reads of a row besides its confidences; None for what it does not read.
+    """What a score reads of a row besides its stated confidence; None for what it does not read.
 
+    confidences : the names of further confidences.
     text : the embedding.
     form : numbers that describe the form of question and answer.
     words : the words of question and answer.
@@ -165,6 +169,7 @@ class Signals:
     levels : values of columns.
     """
 
+    confidences: tuple[str, ...] = ()
     text: Kernel | None = None
     form: Numbers | None = None
     words: Vocabulary | None = None
@@ -179,21 +184,24 @@ class Signals:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
-        return (*self.number_names, *(() if self.levels is None else self.levels.names))
+        """The names of the columns, further confidences among them."""
+        return (*self.confidences, *self.number_names, *(() if self.levels is None else self.levels.names))
 
     def only(self, *, text: bool, columns: Collection[str]) -> Signals:
         """Return the signals of the text, if wanted, and those of some columns."""
+        confidences = tuple(name for name in self.confidences if name in columns)
         texts = (self.text, self.form, self.words) if text else (None, None, None)
         kept = [name in columns for name in self.number_names]
         numbers = self.numbers.only(kept) if self.numbers is not None and any(kept) else None
         names = tuple(name for name in self.number_names if name in columns)
-        return Signals(*texts, names, numbers, None if self.levels is None else self.levels.only(columns))
+        return Signals(confidences, *texts, names, numbers, None if self.levels is None else self.levels.only(columns))
 
     def seen(self, rows: ScoreInputs, *, text: bool, columns: Collection[str]) -> ScoreInputs:
         """Return rows as the signals of :meth:`only` read them."""
+        confidences = [True, *(name in columns for name in self.confidences)]
+        rows = replace(rows, confidences=rows.confidences[:, confidences])
         if not text:
-            rows = replace(rows, text=None, form=None, together=None, words=None)
+            rows = replace(rows, places=None, text=None, form=None, together=None, words=None)
         if rows.numbers is not None:
             kept = [name in columns for name in self.number_names]
             rows = replace(rows, numbers=rows.numbers[:, kept] if any(kept) else None)
@@ -207,9 +215,11 @@ class Signals:
         """Return rows as a score reads them."""
         for name, column in columns.items():
             require_length(column, len(confidences), name)
-        text = None if self.text is None else self.text.coordinates(vectors)
-        if text is not None:
-            require_length(text, len(confidences), EMBEDDING)
+        places = text = None
+        if self.text is not None:
+            places = self.text.places(vectors)
+            require_length(places, len(confidences), EMBEDDING)
+            text = self.text.at(places)
         codes = None if self.levels is None else self.levels.codes(columns)
         numbers = None
         if self.numbers is not None:
@@ -217,7 +227,20 @@ class Signals:
         form = None if self.form is None or texts is None else self.form.cosines(texts.form)
         together = None if self.form is None or form is None else self.form.together(form)
         words = None if self.words is None or texts is None else self.words.weigh(texts)
-        return ScoreInputs(confidences, text, form, together, words, numbers, codes)
+        return ScoreInputs(confidences, places, text, form, together, words, numbers, codes)
+
+    def points(self, rows: ScoreInputs) -> list[Floats]:
+        """Return where rows are, for `likeness.py`: a block for each signal."""
+        out = [feature_values(rows.confidences, "logit")]
+        if rows.places is not None:
+            out.append(rows.places)
+        if rows.form is not None:
+            out.append(first_cosines(rows.form))
+        if rows.numbers is not None and self.numbers is not None:
+            out.append(self.numbers.standard(rows.numbers))
+        if rows.codes is not None:
+            out.append((rows.codes == UNSEEN).astype(np.float64))
+        return out
 
     def terms(self, rows: ScoreInputs) -> Iterator[Term]:
         """Yield the parts of the regression, words aside."""
@@ -242,6 +265,15 @@ class Signals:
                 mine = indicators[:, self.levels.column == at]
                 yield Term(name, mine, False, 0.1)
                 yield Term(name, mine, True, 0.05)
+
+    @property
+    def point_width(self) -> int:
+        """The number of coordinates of :meth:`points`."""
+        text = 0 if self.text is None else self.text.axes.shape[1]
+        form, numbers = (0 if part is None else part.count for part in (self.form, self.numbers))
+        return (
+            1 + len(self.confidences) + text + form + numbers + (0 if self.levels is None else len(self.levels.names))
+        )
 
     @property
     def widths(self) -> list[int]:
@@ -279,26 +311,38 @@ class ScoreMaps:
     coefficients: Annotated[Floats, Axes("terms"), FACTORS]
     words: Annotated[Floats, Axes("words"), FACTORS]
 
-    def apply(self, rows: ScoreInputs) -> Floats:
-        """Return the score of each row."""
-        if not len(self.coefficients):
-            if self.pooled.kind == "stated" and self.pooled.n_confidences == 1:
-                # A single wrong answer at 1.0 would cost more than a curve can gain.
-                return np.clip(rows.confidences[:, 0], LOGIT_CUT, 1 - LOGIT_CUT)
-            return expit(self.pooled.logits(rows.confidences))
-        return expit(sum(self.contributions(rows).values(), np.zeros(len(rows.confidences))))
+    def apply(self, rows: ScoreInputs, weight: Floats | float = 1.0) -> Floats:
+        """Return the score of each row; `weight` is how much signals count beside the pooled map."""
+        if not len(self.coefficients) and self.pooled.kind == "stated" and self.pooled.n_confidences == 1:
+            # One wrong answer at 1.0 would cost more than a curve can gain. As it is: logits would round it.
+            return np.clip(rows.confidences[:, 0], LOGIT_CUT, 1 - LOGIT_CUT)
+        return expit(sum(self.contributions(rows, weight).values(), np.zeros(len(rows.confidences))))
 
-    def contributions(self, rows: ScoreInputs) -> dict[str, Floats]:
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of what :meth:`contributions` adds up, the stated confidence first."""
+        signals = self.signals
+        texts = [name for name in ("text", "form", "words") if getattr(signals, name) is not None]
+        lacks = ["missing numbers"] if signals.number_names else []
+        names = signals.number_names, lacks, () if signals.levels is None else signals.levels.names
+        return ("confidence", *signals.confidences, *texts, *(name for part in names for name in part))
+
+    def contributions(self, rows: ScoreInputs, weight: Floats | float = 1.0) -> dict[str, Floats]:
         """Return what the pooled map and each signal add to the logit of each row."""
-        c = self.pooled.logits(rows.confidences) - self.centre
-        out = {"confidence": self.coefficients[0] + self.coefficients[1] * c}
+        stated, *further = self.pooled.parts(rows.confidences).T
+        names = self.signals.confidences
+        if not len(self.coefficients):
+            return {"confidence": stated, **dict(zip(names, further, strict=True))}
+        c = sum(further, stated) - self.centre
+        out = {"confidence": self.coefficients[0] + self.coefficients[1] * (stated - self.centre)}
+        out |= {name: self.coefficients[1] * part for name, part in zip(names, further, strict=True)}
         at = 2
         for term in self.signals.terms(rows):
             shift = term.columns @ self.coefficients[at : at + term.columns.shape[1]]
-            out[term.signal] = out.get(term.signal, 0.0) + (shift * c if term.is_slope else shift)
+            out[term.signal] = out.get(term.signal, 0.0) + weight * (shift * c if term.is_slope else shift)
             at += term.columns.shape[1]
         if rows.words is not None:
-            out["words"] = rows.words @ self.words
+            out["words"] = weight * (rows.words @ self.words)
         return out
 
     def _validate(self) -> None:
@@ -306,11 +350,13 @@ class ScoreMaps:
         count = 0 if words is None else len(words)
         is_complete = len(self.coefficients) == (2 + sum(widths) if widths or count else 0)
         require(is_complete and len(self.words) == count, "a score must have one effect for each term and word.")
+        is_read = self.pooled.n_confidences == 1 + len(self.signals.confidences)
+        require(is_read, "the pooled map of a score must read all its confidences.")
 
 
-def pooled_maps(pooled: PooledMap) -> ScoreMaps:
-    """Return the score that is the pooled map alone."""
-    return ScoreMaps(pooled, Signals(), 0.0, np.empty(0), np.empty(0))
+def pooled_maps(pooled: PooledMap, confidences: tuple[str, ...] = ()) -> ScoreMaps:
+    """Return the score that is the pooled map alone; `confidences` are the names of further ones."""
+    return ScoreMaps(pooled, Signals(confidences), 0.0, np.empty(0), np.empty(0))
 
 
 def design(logits: Floats, rows: ScoreInputs, signals: Signals) -> tuple[Floats, Ints, Floats]:

@@ -23,6 +23,8 @@ LARGEST = 1e300
 _QUANTILES = 65
 _COSINES = 5
 _COORDINATES = 64
+# In quartile ranges from the median.
+_FARTHEST = 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +60,12 @@ class Numbers:
         j = np.arange(1, _COSINES + 1)
         waves = np.sqrt(2) * np.cos(np.pi * ranks[:, :, None] * j) / j
         return np.asarray(np.nan_to_num(waves, nan=0.0).reshape(len(values), -1))
+
+    def standard(self, values: Floats) -> Floats:
+        """Return numbers in quartile ranges from their median: these tell how far out a number is, and ranks do not."""
+        low, middle, high = self.quantiles[:, [_QUANTILES // 4, _QUANTILES // 2, -_QUANTILES // 4]].T
+        spread = np.where(high > low, high - low, np.maximum(np.ptp(self.quantiles, axis=1), 1e-300))
+        return np.asarray(np.clip((values - middle) / spread, -_FARTHEST, _FARTHEST))
 
     def together(self, cosines: Floats) -> Floats:
         """Return coordinates in which a smooth function of all ranks is a weighted sum."""

@@ -49,12 +49,20 @@ class PooledMap:
 
     def logits(self, confidences: Floats) -> Floats:
         """Return the logit of each row; `confidences` has a column for each, NaN where one is missing."""
-        out = np.full(len(confidences), self.intercept)
+        return np.asarray(self.parts(confidences).sum(axis=1))
+
+    def parts(self, confidences: Floats) -> Floats:
+        """Return what each confidence adds to the logit of each row.
+
+        A further confidence adds nothing where it is missing: the first has the logit of a row that lacks the others.
+        """
+        out = np.empty(confidences.shape)
         for j, slope in enumerate(self.slopes):
             h = confidences[:, j]
             is_known = ~np.isnan(h)
             x = _feature(np.where(is_known, h, 0.5), self._curve(j))
-            out += np.where(is_known, slope * x, self.lacking[j])
+            out[:, j] = np.where(is_known, slope * x - self.lacking[j], 0.0)
+        out[:, 0] += self.intercept + self.lacking.sum()
         return out
 
     def _curve(self, j: int) -> IsotonicCurve | None:

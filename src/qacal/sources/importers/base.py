@@ -30,7 +30,7 @@ TABLES = ("*.parquet", "*.csv", "*.csv.gz", "*.json", "*.json.gz", "*.jsonl", "*
 # Raw rows are large, and not kept.
 _BATCH_ROWS = 256
 # Columns that `qacal apply` adds; a log's column of that name would collide with them.
-_ADDED = ("low", "high", "group", "source", "rows", "alpha", "decision", "threshold")
+_ADDED = ("low", "high", "group", "source", "rows", "alpha", "unlike", "decision", "threshold")
 _CONFIDENCES = tuple(f"confidence_{source}" for source in ("metadata", "stated", "tokens", "agreement"))
 _RESERVED = frozenset((*KNOWN, *_ADDED, *_CONFIDENCES, "ground_truth", "task", "filter", "epoch"))
 # The letters are inspect's.
