@@ -28,7 +28,7 @@ def path(tmp_path):
         number = store.run(PLAIN, "http://x")
         store.add_questions(number, read_questions(ROWS))
         for question in store.questions(number):
-            store.keep(next(SETUP.conversation(question)), REPLY, None, 0.1)
+            store.keep(next(SETUP.conversation(question)).request, REPLY, None, 0.1)
     return tmp_path / "run.db"
 
 
@@ -127,7 +127,7 @@ def test_a_pattern_that_takes_for_ever(tmp_path, monkeypatch, harm, said):
             number = store.run(setup.to_dict(), "http://x")
             store.add_questions(number, read_questions(questions(2)))
             for question in store.questions(number):
-                store.keep(next(setup.conversation(question)), reply, None, 0.1)
+                store.keep(next(setup.conversation(question)).request, reply, None, 0.1)
         return tmp_path / name
 
     reply = json.dumps({"choices": [{"message": {"content": "a" * 50 + " Paris, 0.9"}}]})

@@ -95,6 +95,19 @@ class Reply:
         )
 
 
+def separate_choices(text: str, most: int) -> list[str]:
+    """Return a chat completion with several choices as that many completions, at most `most`, of one choice each.
+
+    Choices without a message are left out, unless it is the first: a completion without any is an error of its reader.
+
+    >>> separate_choices('{"choices": [{"message": {"content": "4"}}, {"message": {"content": "5"}}]}', 5)
+    ['{"choices": [{"message": {"content": "4"}}]}', '{"choices": [{"message": {"content": "5"}}]}']
+    """
+    body = json.loads(text)
+    good = [one for one in body["choices"] if isinstance(one, Mapping) and isinstance(one.get("message"), Mapping)]
+    return [json.dumps({**body, "choices": [one]}) for one in good[:most]] if len(good) > 1 and most > 1 else [text]
+
+
 def _first_choice(body: Any) -> Mapping[str, Any]:
     if not isinstance(body, Mapping):
         raise InputError(f"expected a chat completion; got {_repr(body)}.")
