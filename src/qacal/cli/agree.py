@@ -24,17 +24,18 @@ def run(
     skip_bad_rows: options.SkipBadRows = None,
     max_bad: options.MaxBad = 0.2,
 ) -> None:
-    """Count how many samples of an answer agree, and write one row for each question.
+    """Count how many samples of an answer agree.
 
-    For files with several answers of one LLM to each question: epochs of inspect, or samples of your own. Answers are
-    compared up to case, articles and punctuation. The row of a question is one with the most frequent answer, with its
-    confidence, its label and all other columns; which one depends on the rows, not on their order. New columns:
-    agreement (the share of the samples with this answer), answers_entropy (in nats; 0 if all agree) and samples.
+    For files with several answers of one LLM to each question: epochs of inspect, or samples of your own. The output
+    has one row for each question, one of those with the most frequent answer, with its confidence, its label and all
+    other columns. Which one depends on the rows, not on their order. Answers are compared up to case, articles and
+    punctuation. New columns: agreement (the share of the samples with this answer), answers_entropy (in nats; 0 if all
+    agree) and samples. If there is no other confidence, agreement can be the one to fit.
 
     \b
         qacal agree samples.jsonl --by id -o answers.jsonl
         qacal fit answers.jsonl -o model --extra-confidence agreement
-        qacal fit answers.jsonl -o model --column confidence=agreement      # if there is no other confidence
+        qacal fit answers.jsonl -o model --column confidence=agreement
     """
     from qacal.sources.elicitation.agreement import Samples
 

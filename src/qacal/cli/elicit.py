@@ -119,7 +119,7 @@ def run(
         typer.Option("--temperature", metavar="NUMBER", min=0.0, help="Temperature of the LLM. Default: 0."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Ask nothing; print the first prompt and the cost of the run in tokens.")
+        bool, typer.Option("--dry-run", help="Ask nothing; print the first prompt and the cost of the run.")
     ] = False,
     no_logprobs: Annotated[
         bool, typer.Option("--no-logprobs", help="Do not ask for token probabilities, a second kind of confidence.")
@@ -144,6 +144,7 @@ def run(
     \b
         qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db --dry-run
         qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db
+        qacal elicit questions.parquet --base-url URL --model NAME -o run.db --samples 5 --temperature 0.7
         qacal answers run.db -o answers.parquet
     """
     from qacal.sources.elicitation.question import COLUMNS

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from qacal.errors import InputError
+from qacal.errors import InputError, counted
 from qacal.records.columns import Checks, listed
 from qacal.records.reading import Reading, as_source, tables_of
 from qacal.records.table import Table
@@ -65,9 +65,8 @@ class Votes:
 
     @property
     def entropy(self) -> float:
-        # A sum of positive terms: -1 * log(1) would be -0.0. Sorted, so that the order of the samples changes no digit.
-        counts = sorted(self.counts.values())
-        return math.fsum(count / self.samples * math.log(self.samples / count) for count in counts)
+        # Positive terms: -1 * log(1) would be -0.0. fsum rounds once, so the order of the samples changes no digit.
+        return math.fsum(count / self.samples * math.log(self.samples / count) for count in self.counts.values())
 
     def columns_of(self, key: str) -> dict[str, Any]:
         """Return the columns of a row with the answer of a key: its share of the samples, entropy and their number."""
@@ -149,12 +148,13 @@ class Samples:
         return [group.votes.samples for group in self.groups.values()]
 
     def __str__(self) -> str:
-        sizes, unanimous = self.sizes, sum(len(group.rows) == 1 for group in self.groups.values())
+        sizes = self.sizes
         each = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
-        mean = np.mean([max(group.votes.counts.values()) / group.votes.samples for group in self.groups.values()])
+        shares = [max(group.votes.counts.values()) / group.votes.samples for group in self.groups.values()]
+        unanimous = sum(share == 1 and size > 1 for share, size in zip(shares, sizes, strict=True))
         return (
-            f"{sum(sizes):,} rows: {len(sizes):,} values of {self.name} with {each} samples each.\nAgreement is "
-            f"{mean:.2f} on average; all samples of {unanimous:,} agree."
+            f"{sum(sizes):,} rows of {counted(len(sizes), 'question')} (by {self.name}), {each} samples each.\n"
+            f"Agreement: {np.mean(shares):.2f} on average; all samples agree for {counted(unanimous, 'question')}."
         )
 
     def majority_rows(self) -> Iterator[Table]:
