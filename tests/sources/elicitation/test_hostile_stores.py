@@ -71,6 +71,8 @@ ENDLESS = f"{RECURSIVE} 1 AS run, x AS place, 'q' || x AS id, '{{}}' AS content 
         ("UPDATE run SET setup = printf('%.*c', 100000, '[');", "expected a JSON object"),
         ("UPDATE run SET setup = '{}';", "the run says model: None"),
         ("UPDATE run SET setup = json_set(setup, '$.fields', 3);", "the run says fields: 3"),
+        ("UPDATE run SET setup = json_set(setup, '$.samples', 1000000000);", "the run says samples: 1000000000"),
+        ("UPDATE run SET setup = json_set(setup, '$.samples', 'x');", "the run says samples: 'x'"),
         ("UPDATE run SET setup = json_set(setup, '$.origin', json('{}'));", "the run says origin: {}"),
         (
             "UPDATE run SET setup = json_set(setup, '$.expressions', json('{\"a\": \"b\"}'));",

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -44,6 +45,7 @@ class Votes:
         self.counts = Counter(map(self.key, answers))
 
     @staticmethod
+    @lru_cache(maxsize=1024)  # samples repeat, and normalising is most of the work
     def key(answer: str) -> str:
         """Return a digest that is equal for answers that match; answers may be long."""
         return digest({"answer": normalise_answer(answer)})[:32]
@@ -186,7 +188,8 @@ class Samples:
             if not checks.is_good[at]:
                 continue
             if any(map(is_missing, key)):
-                reading.on_fault(table.fault(at, f"{self.name} is missing; the samples of one question share it."))
+                problem = f"{self.name} is missing; the samples of one question share it."
+                reading.on_fault(table.fault(at, problem, f"no {self.name}"))
                 continue
             group = self.groups.setdefault(tuple(map(str, key)), _Answers())
             for name, values in shared.items():

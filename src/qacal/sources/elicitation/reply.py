@@ -96,16 +96,18 @@ class Reply:
 
 
 def separate_choices(text: str, most: int) -> list[str]:
-    """Return a chat completion with several choices as that many completions, at most `most`, of one choice each.
+    """Return the choices of a chat completion, at most `most`, as completions of one choice each.
 
-    Choices without a message are left out, unless it is the first: a completion without any is an error of its reader.
+    Choices without a message are left out.
 
     >>> separate_choices('{"choices": [{"message": {"content": "4"}}, {"message": {"content": "5"}}]}', 5)
     ['{"choices": [{"message": {"content": "4"}}]}', '{"choices": [{"message": {"content": "5"}}]}']
     """
+    if most == 1:
+        return [text]
     body = json.loads(text)
-    good = [one for one in body["choices"] if isinstance(one, Mapping) and isinstance(one.get("message"), Mapping)]
-    return [json.dumps({**body, "choices": [one]}) for one in good[:most]] if len(good) > 1 and most > 1 else [text]
+    choices = [one for one in body["choices"] if isinstance(one, Mapping) and isinstance(one.get("message"), Mapping)]
+    return [json.dumps({**body, "choices": [one]}) for one in choices[:most]]
 
 
 def _first_choice(body: Any) -> Mapping[str, Any]:
