@@ -2,9 +2,10 @@
 
 python -m benchmarks.agreement answers.parquet
 
-The file comes from `qacal elicit --samples` and `qacal judge`. Each model is `QACalibrator(output="continuous")`: there
-are too few rows to hold some out for intervals as well. Every split of the questions into ten folds, one for each seed,
-predicts each row once; the table has means over the splits.
+The file comes from `qacal elicit --samples` and `qacal judge`. qacal is `QACalibrator(output="continuous")`: there are
+too few rows to hold some out for intervals as well. Logistic regression on the logits of the confidences is a second
+opinion, without text. Every split of the questions into ten folds, one for each seed, predicts each row once; the table
+has means over the splits.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import scipy
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from qacal import LearnedScore, QACalibrator, split
 from qacal.metrics import aurc, brier_score, log_loss
@@ -28,13 +33,26 @@ FURTHER = {
 FOLDS = 10
 
 
-def predicted(rows: pl.DataFrame, further: tuple[str, ...], text: bool, seed: int) -> np.ndarray:
+def by_qacal(train: pl.DataFrame, test: pl.DataFrame, further: tuple[str, ...]) -> np.ndarray:
+    score = LearnedScore(confidences=list(further))
+    return QACalibrator(learned_score=score, output="continuous").fit(train).predict(test)
+
+
+def by_regression(train: pl.DataFrame, test: pl.DataFrame, further: tuple[str, ...]) -> np.ndarray:
+    columns = ["confidence", *further]
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    logits = [scipy.special.logit(part.select(columns).to_numpy().clip(0.02, 0.98)) for part in (train, test)]
+    return model.fit(logits[0], train["correct"].to_numpy()).predict_proba(logits[1])[:, 1]
+
+
+METHODS = {"regression": by_regression, "qacal": by_qacal}
+
+
+def predicted(rows: pl.DataFrame, further: tuple[str, ...], method: str, seed: int) -> np.ndarray:
     """Return the probability of each row by a model that was trained on other questions."""
     fold, out = split(rows["id"], (1 / FOLDS,) * FOLDS, seed), np.full(len(rows), np.nan)
     for number in range(FOLDS):
-        score = LearnedScore(text=text, words=text, confidences=list(further))
-        model = QACalibrator(learned_score=score, output="continuous").fit(rows.filter(fold != number))
-        out[fold == number] = model.predict(rows.filter(fold == number))
+        out[fold == number] = METHODS[method](rows.filter(fold != number), rows.filter(fold == number), further)
     return out
 
 
@@ -57,15 +75,15 @@ def main() -> None:
         known = rows.filter(pl.col(name).is_not_null())
         y, p = known["correct"].to_numpy(), known[name].to_numpy()
         print(f"as it is: {name:20} n {len(known)} brier {brier_score(y, p):.3f} aurc {aurc(y, p):.3f}")
-    for text in (False, True):
+    rows = rows.filter(pl.col("confidence_tokens").is_not_null())
+    correct = rows["correct"].to_numpy()
+    for method in METHODS:
         by_row = {}
         for name, further in FURTHER.items():
-            runs = [predicted(rows, further, text, seed) for seed in range(given.seeds)]
+            runs = [predicted(rows, further, method, seed) for seed in range(given.seeds)]
             scores = np.mean([[f(correct, p) for f in (log_loss, brier_score, aurc)] for p in runs], axis=0)
             by_row[name] = np.mean([losses(correct, p) for p in runs], axis=0)
-            print(
-                f"{'with text' if text else 'no text':9} {name:26}", *(f"{score:.3f}" for score in scores), flush=True
-            )
+            print(f"{method:10} {name:26}", *(f"{score:.3f}" for score in scores), flush=True)
         for more, less in (("stated, agreement", "stated"), ("stated, tokens, agreement", "stated, tokens")):
             gain = by_row[less] - by_row[more]
             error = 1.96 * gain.std(ddof=1) / np.sqrt(len(gain))
