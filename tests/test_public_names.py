@@ -34,6 +34,7 @@ NAMES = [
     "TreeBinning",
     "NotEnoughRowsError",
     "__version__",
+    "agree",
     "certified_threshold",
     "cheapest_threshold",
     "check",

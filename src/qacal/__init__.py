@@ -28,6 +28,7 @@ _HOME = {
     "embedder": "embedders",
     "evaluate": "metrics.evaluation",
     "check": "checking",
+    "agree": "sources.elicitation.agreement",
     "certified_threshold": "thresholds.certified",
     "cheapest_threshold": "thresholds.costs",
     "threshold_curve": "thresholds.curve",

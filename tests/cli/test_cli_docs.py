@@ -13,6 +13,7 @@ COMMANDS = [
         "answers",
         "judge",
         "import",
+        "agree",
     ),
     *("check", "split", "fit", "apply", "explain", "evaluate", "report", "threshold", "groups"),
     *("plan", "experiment", "embed", "export"),

@@ -189,7 +189,10 @@ def test_failed_requests_are_told_and_exit_with_1(server, tmp_path):
     ("arguments", "problem"),
     [
         (["--field", "seed"], "is not of the form NAME=JSON"),
-        (["--field", "n=5"], "the field n is 5: several replies to one request are paid for, and one is read"),
+        (
+            ["--field", "n=5"],
+            "the field n is 5: several replies to one request are samples of an answer; qacal elicit --samples",
+        ),
         (["--field", "best_of=3"], "the field best_of is 3"),
         (["--field", "stream=true"], "the field stream is True: replies are read whole"),
         (["--field", "model=other"], "the field model is 'other': name the LLM with --model"),
@@ -710,3 +713,53 @@ def test_what_a_judge_taught_is_certified_by_people(tmp_path):
 )
 def test_progress_says_how_fast_and_how_long_still(seconds, said):
     assert cli_elicit._line(Progress(done=20, fresh=20), 50, seconds) == said
+
+
+def test_samples_from_the_cost_to_the_rows(tmp_path, server):
+    rows = tmp_path / "questions.jsonl"
+    rows.write_text("".join(json.dumps(row) + "\n" for row in questions(8, "[vary]")))
+    code, _, err = elicit(rows, server, tmp_path, "--samples", 5)
+    assert code == 1
+    assert "samples at temperature 0 are equal; pass a temperature above 0: --temperature 0.7." in err
+    code, _, err = elicit(rows, server, tmp_path, "--field", "n=5")
+    assert code == 1
+    assert "the field n is 5: several replies to one request are samples of an answer; qacal elicit --samples" in err
+    sampled = ("--samples", 5, "--temperature", 0.7)
+    code, _, err = elicit(rows, server, tmp_path, *sampled, "--dry-run")
+    assert code == 0
+    assert "8 questions with 5 samples each, 8 requests (if the server does not take n=5: 40): about " in err
+    assert "at most 4,000 to receive. Nothing was asked." in err
+    assert server.asked == []
+    code, _, err = elicit(rows, server, tmp_path, *sampled)
+    assert code == 0
+    # The cost comes before the first request.
+    assert err.startswith("8 questions with 5 samples each, 8 requests (if the server does not take n=5: 40): about ")
+    assert "8 questions: 40 of 40 guesses have a confidence." in err
+    ok("judge", tmp_path / "run.db", "-o", tmp_path / "answers.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert [(line["answer"], line["agreement"], line["samples"], line["correct"]) for line in lines] == [
+        ("Paris", 0.6, 5, 1.0)
+    ] * 8
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_agree(ending, tmp_path):
+    answers = ["Paris", "paris.", "Lyon", "Rome", "rome", "Rome"]
+    frame = pl.DataFrame(
+        {"id": [1, 1, 1, 2, 2, 2], "answer": answers, "confidence": 0.9, "correct": [1, 1, 0, 0, 0, 0]}
+    )
+    path, out = tmp_path / f"samples.{ending}", tmp_path / f"answers.{ending}"
+    {"jsonl": frame.write_ndjson, "csv": frame.write_csv, "parquet": frame.write_parquet}[ending](path)
+    code, _, err = run("agree", path, "--by", "id", "-o", out)
+    assert code == 0
+    assert "6 rows of 2 questions (by id), 3 samples each." in err
+    assert "Agreement: 0.83 on average; all samples agree for 1 question." in err
+    assert f"2 rows written to {out}." in err
+    read = {"jsonl": pl.read_ndjson, "csv": pl.read_csv, "parquet": pl.read_parquet}[ending]
+    assert read(out).select("id", "confidence", "correct", "agreement", "samples").rows() == [
+        (1, 0.9, 1, 2 / 3, 3),
+        (2, 0.9, 0, 1.0, 3),
+    ]
+    code, _, err = run("agree", out, "-o", tmp_path / "again.csv")
+    assert code == 1
+    assert "each of the 2 values of id has one row, so there are no samples to compare" in err

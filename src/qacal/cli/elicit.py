@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from qacal.sources.elicitation.asking import Progress
     from qacal.sources.elicitation.client import Client
-    from qacal.sources.elicitation.run import Outcomes
+    from qacal.sources.elicitation.run import CostEstimate, Outcomes
 
 _SECONDS_BETWEEN_LINES = 30.0
 _NOTHING_READ = (
@@ -104,8 +104,22 @@ def run(
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="NUMBER", min=1, help="Ask only the first NUMBER questions.")
     ] = None,
+    samples: Annotated[
+        int,
+        typer.Option(
+            "--samples",
+            metavar="NUMBER",
+            min=1,
+            help="Ask each question this often; the majority answer gets the columns agreement, answers_entropy and "
+            "samples. Needs --temperature.",
+        ),
+    ] = 1,
+    temperature: Annotated[
+        float | None,
+        typer.Option("--temperature", metavar="NUMBER", min=0.0, help="Temperature of the LLM. Default: 0."),
+    ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Ask nothing; print the first prompt and the cost of the run in tokens.")
+        bool, typer.Option("--dry-run", help="Ask nothing; print the first prompt and the cost of the run.")
     ] = False,
     no_logprobs: Annotated[
         bool, typer.Option("--no-logprobs", help="Do not ask for token probabilities, a second kind of confidence.")
@@ -130,6 +144,7 @@ def run(
     \b
         qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db --dry-run
         qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db
+        qacal elicit questions.parquet --base-url URL --model NAME -o run.db --samples 5 --temperature 0.7
         qacal answers run.db -o answers.parquet
     """
     from qacal.sources.elicitation.question import COLUMNS
@@ -137,17 +152,16 @@ def run(
 
     options.require_apart(file, output)
     logprobs = not no_logprobs and preset is None
-    plan = Plan(model, prompt, logprobs, fields(field, preset), options.mapping(column, only=COLUMNS), limit)
+    names = options.mapping(column, only=COLUMNS)
+    plan = Plan(model, prompt, logprobs, fields(field, preset), names, limit, samples, temperature)
     with options.opened(file) as rows:
         if dry_run:
             estimate = plan.estimate(rows)
             options.show(estimate.prompt)
-            options.note(
-                f"\n{estimate.questions:,} questions, {estimate.requests:,} requests: about {estimate.tokens_sent:,} "
-                f"tokens to send (four characters a token), at most {estimate.tokens_received_at_most:,} to receive. "
-                "Nothing was asked."
-            )
+            options.note(f"\n{_cost(estimate)} Nothing was asked.")
             return
+        if samples > 1:
+            options.note(_cost(plan.estimate(rows)))
         asked = client(base_url, key_env, header, timeout=timeout, tries=tries, rpm=rpm)
         note_unlisted(asked, model)
         with telling() as tell:
@@ -167,6 +181,19 @@ def run(
         raise typer.Exit(1)
     which = f" --run {ran.run}" if ran.runs > 1 else ""
     options.note(f"Next: qacal {'judge' if ran.outcomes.truths else 'answers'} {output} -o answers.parquet{which}")
+
+
+def _cost(estimate: CostEstimate) -> str:
+    """Return the cost of a run in a sentence."""
+    requests, tokens, each = f"{estimate.requests:,} requests", f"{estimate.tokens_sent:,}", ""
+    if estimate.samples > 1:
+        each = f" with {estimate.samples:,} samples each"
+        requests += f" (if the server does not take n={estimate.samples}: {estimate.requests_at_most:,})"
+        tokens += f" (or {estimate.tokens_sent_at_most:,})"
+    return (
+        f"{estimate.questions:,} questions{each}, {requests}: about {tokens} tokens to send (four characters a "
+        f"token), at most {estimate.tokens_received_at_most:,} to receive."
+    )
 
 
 def note_unlisted(asked: Client, model: str) -> None:

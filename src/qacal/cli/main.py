@@ -14,6 +14,7 @@ from typing import Any
 import typer
 
 from qacal.cli import (
+    agree,
     answers,
     apply,
     check,
@@ -73,7 +74,7 @@ Every command has --help."""
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 
 app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-_SOURCES = (questions, elicit, answers, judge, import_)
+_SOURCES = (questions, elicit, answers, judge, import_, agree)
 _COMMANDS = (check, split, fit, apply, explain, evaluate, report, threshold, groups, plan, experiment, embed, export)
 for command in (*_SOURCES, *_COMMANDS):
     name = command.__name__.rpartition(".")[2].rstrip("_")

@@ -82,7 +82,7 @@ class Table(ABC):
 
     @abstractmethod
     def extended(self, columns: pl.DataFrame) -> Table:
-        """Return the rows with further columns."""
+        """Return the rows with further columns; one of the same name is replaced."""
 
     @abstractmethod
     def rows(self, *, typed: bool = False) -> Iterator[dict[str, Any]]:
@@ -238,7 +238,10 @@ class FrameTable(Table):
 
         frame = _narwhals(self.data)
         if frame.implementation.is_polars():
-            return replace(self, data=self.data.hstack(columns.get_columns()))
+            import polars as pl
+
+            kept = [column for column in self.data if column.name not in columns.columns]
+            return replace(self, data=pl.DataFrame([*kept, *columns]))
         if frame.implementation.is_pandas_like():
             return replace(self, data=self.data.assign(**_pandas_columns(columns, self.data.index)))
         series = []

@@ -18,6 +18,8 @@ from pathlib import Path
 FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
 LOCK = threading.Lock()
 SEEN: dict[str, int] = {}
+SERVED: dict[str, int] = {}
+SAMPLES = ("Paris", "Lyon", "paris.", "Nice", "the Paris")
 
 
 def confidence(question: str) -> float:
@@ -70,7 +72,13 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.headers.get("authorization") == "Bearer wrong":
             self._reply(401, {"error": {"message": "no such key"}})
         else:
-            self._reply(200, completion(request, said.replace("[key]", str(self.headers.get("authorization")))))
+            if self.path.startswith("/ignores-n/"):
+                request.pop("n", None)
+            with LOCK:
+                served = SERVED.get(said, 0)
+                SERVED[said] = served + request.get("n", 1)
+            said = said.replace("[key]", str(self.headers.get("authorization")))
+            self._reply(200, completion(request, said, served))
 
     def do_GET(self):
         if self.path.endswith("/models"):
@@ -122,7 +130,9 @@ def other_server(kind, request, headers):
         return 429, b'{"error": "slow \\u001b[31mdown"}', {"retry-after": "0"}
     if kind == "slow":
         time.sleep(1.5)
-    refused = {"no-logprobs": ["logprobs"], "reasoning": ["temperature", "max_tokens", "logprobs"]}.get(kind, [])
+    refused = {"no-n": ["n"], "no-logprobs": ["logprobs"], "reasoning": ["temperature", "max_tokens", "logprobs"]}.get(
+        kind, []
+    )
     for name in refused:
         if name in request:
             message = f"Unsupported parameter: '{name}' is not supported with this model."
@@ -130,13 +140,22 @@ def other_server(kind, request, headers):
     return None
 
 
-def completion(request, said):
-    """Return a reply in the form that the prompt asks for."""
+def completion(request, said, served=0):
+    """Return as many replies as the request asks for, in the form of its prompt; `served` were made before."""
+    about = {"id": "x", "object": "chat.completion", "created": 1712345678}
+    about["model"] = "other-7b" if "[other]" in said else request["model"]
+    choices = [choice(request, said, served + number) for number in range(request.get("n", 1))]
+    return about | {"choices": choices, "usage": {"total_tokens": 12}}
+
+
+def choice(request, said, number):
     text = f"Guess: Paris\nProbability: {confidence(said)}"
     if "Bearer " in said:
         text = f"Guess: {said.split('Bearer ')[1].split()[0]}\nProbability: 0.5"
     elif "[say " in said:
         text = f"Guess: {said.split('[say ')[1].split(']')[0]}\nProbability: 0.5"
+    elif "[vary]" in said:
+        text = f"Guess: {SAMPLES[number % 5]}\nProbability: 0.{number % 5}"
     elif "[half]" in said:
         text = "Guess: caf\ud83d\nProbability: 0.5"
     elif "[refused]" in said:
@@ -165,14 +184,12 @@ def completion(request, said):
         {"token": piece, "logprob": -0.1, "bytes": list(piece.encode(errors="replace")), "top_logprobs": []}
         for piece in pieces
     ]
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+    made = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
     if "[long] hidden" in said:
-        choice["message"] = {"role": "assistant", "content": None, "reasoning_content": text}
+        made["message"] = {"role": "assistant", "content": None, "reasoning_content": text}
     if request.get("logprobs"):
-        choice["logprobs"] = {"content": tokens}
-    model = "other-7b" if "[other]" in said else request["model"]
-    about = {"id": "x", "object": "chat.completion", "created": 1712345678, "model": model}
-    return about | {"choices": [choice], "usage": {"total_tokens": 12}}
+        made["logprobs"] = {"content": tokens}
+    return made
 
 
 if __name__ == "__main__":

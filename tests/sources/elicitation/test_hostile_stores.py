@@ -28,7 +28,7 @@ def path(tmp_path):
         number = store.run(PLAIN, "http://x")
         store.add_questions(number, read_questions(ROWS))
         for question in store.questions(number):
-            store.keep(next(SETUP.conversation(question)), REPLY, None, 0.1)
+            store.keep(next(SETUP.conversation(question)).request, REPLY, None, 0.1)
     return tmp_path / "run.db"
 
 
@@ -71,6 +71,8 @@ ENDLESS = f"{RECURSIVE} 1 AS run, x AS place, 'q' || x AS id, '{{}}' AS content 
         ("UPDATE run SET setup = printf('%.*c', 100000, '[');", "expected a JSON object"),
         ("UPDATE run SET setup = '{}';", "the run says model: None"),
         ("UPDATE run SET setup = json_set(setup, '$.fields', 3);", "the run says fields: 3"),
+        ("UPDATE run SET setup = json_set(setup, '$.samples', 1000000000);", "the run says samples: 1000000000"),
+        ("UPDATE run SET setup = json_set(setup, '$.samples', 'x');", "the run says samples: 'x'"),
         ("UPDATE run SET setup = json_set(setup, '$.origin', json('{}'));", "the run says origin: {}"),
         (
             "UPDATE run SET setup = json_set(setup, '$.expressions', json('{\"a\": \"b\"}'));",
@@ -127,7 +129,7 @@ def test_a_pattern_that_takes_for_ever(tmp_path, monkeypatch, harm, said):
             number = store.run(setup.to_dict(), "http://x")
             store.add_questions(number, read_questions(questions(2)))
             for question in store.questions(number):
-                store.keep(next(setup.conversation(question)), reply, None, 0.1)
+                store.keep(next(setup.conversation(question)).request, reply, None, 0.1)
         return tmp_path / name
 
     reply = json.dumps({"choices": [{"message": {"content": "a" * 50 + " Paris, 0.9"}}]})

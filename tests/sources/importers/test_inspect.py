@@ -130,7 +130,7 @@ def test_epochs_that_failed_do_not_count_as_agreeing(tmp_path):
     # A confidence that a reply states comes first; agreement stands beside it.
     log["samples"] = [sample(at, PARIS, epoch=epoch) for at in (0, 1) for epoch in (1, 2)]
     stated = import_log("inspect", [write_json(path, log)]).frame
-    assert (stated["confidence"].to_list(), stated["confidence_agreement"].to_list()) == ([0.95] * 4, [1.0] * 4)
+    assert stated.select("confidence", "agreement", "answers_entropy", "samples").rows() == [(0.95, 1.0, 0.0, 2)] * 4
 
 
 def test_a_sample_that_was_run_again_counts_once(tmp_path):

@@ -230,12 +230,14 @@ def test_repeats_with_stated_confidences(tmp_path):
     assert (agreed["answer"], agreed["confidence"]) == ("Paris", pytest.approx(2 / 3))
     stated = only(tmp_path, reply_row(0, repeats, "Paris"), confidence_from="stated")
     assert (stated["answer"], stated["confidence"], stated["confidence_source"]) == ("Paris", 0.9, "stated")
+    for row in (agreed, stated):
+        assert (row["agreement"], row["samples"]) == (pytest.approx(2 / 3), 3)
 
 
 def test_repeats_that_a_filter_kept_apart(tmp_path):
     repeats = ["... so it is B", "well, A", "I say B", "A, for sure"]
     right = only(tmp_path, reply_row(0, repeats, ["B", "A", "B", "A"], target="B", exact_match=1.0))
-    # A tie: the answer that was given first.
+    # A tie: a digest of the answer decides.
     assert (right["answer"], right["confidence"]) == ("B", 0.5)
     mixed = reply_row(1, repeats, ["B", "A", "B", "A"], target="B", exact_match=0.5)
     apart = reply_row(2, repeats, "C")

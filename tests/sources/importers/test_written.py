@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import qacal
 from qacal.errors import InputError
 from qacal.sources.importers import Selection, import_log
 from tests.sources.importers.logs import write_json
@@ -53,6 +54,15 @@ def test_inspect_epochs_agree():
         ("quiz:2", 3, "35", 2 / 3, 0.0),
     ]
     assert set(found.frame["confidence_source"]) == {"agreement"}
+    # qacal agree leaves one row of a question, and counts the same.
+    agreed = qacal.agree(found.frame).sort("id")
+    columns = ["id", "answer", "confidence", "agreement", "answers_entropy", "samples", "correct"]
+    entropy = pytest.approx(math.log(3) - 2 / 3 * math.log(2))
+    assert agreed.select(columns).rows() == [
+        ("quiz:1", "7", 2 / 3, 2 / 3, entropy, 3, 1.0),
+        ("quiz:2", "35", 2 / 3, 2 / 3, entropy, 3, 0.0),
+    ]
+    assert all(row in found.frame.to_dicts() for row in agreed.to_dicts())
 
 
 def test_promptfoo_log_probabilities():

@@ -1,27 +1,39 @@
 """Ask a server many requests at a time, and store each reply before the next request is made.
 
-A conversation is a generator: it yields a request, is sent the reply, and so on until it ends.
+A conversation is a generator: it yields a request, is sent the reply, and so on until it ends. It may ask for several
+samples of the reply (:class:`Ask`); what it is sent is a list.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from qacal.errors import InputError, QacalError, ServerError
 from qacal.parameters import is_whole
 from qacal.sources.elicitation.client import Client, Failed, Got, Traffic, Trouble
-from qacal.sources.elicitation.reply import Reply, Request
+from qacal.sources.elicitation.reply import Reply, Request, separate_choices
 from qacal.sources.elicitation.store import STORE_ERRORS, Store
 from qacal.storage import digest
 
-Conversation: TypeAlias = Generator[Request, Reply, Any]
+
+@dataclass(frozen=True)
+class Ask:
+    """A request, and the numbers of the samples of its reply that are wanted."""
+
+    request: Request
+    samples: Sequence[int] = (0,)
+
+
+Conversation: TypeAlias = Generator[Ask, list[Reply], Any]
 
 # A run ends after this many failures if no request has succeeded, or if they come one after the other.
 _FAILURES = 10
+# A server that does not take the field n may say so in these ways.
+_MAY_BE_N = (Trouble.REFUSED, Trouble.SERVER, Trouble.STRANGE)
 
 
 class NoLogprobsError(InputError):
@@ -38,7 +50,7 @@ class Progress:
 
     done : conversations that have ended, including failed ones.
     fresh : ended conversations for which the server was asked.
-    sent, known : requests that the server replied to in this run, and requests with a stored reply.
+    sent, known : replies of the server in this run, and stored replies.
     failed : requests without a reply; the next run makes them again.
     failures : the number of failures by reason.
     traffic : the client's number of requests; some are made several times.
@@ -70,6 +82,7 @@ class Asking:
     progress: Progress = field(init=False)
     _in_flight: dict[str, asyncio.Event] = field(default_factory=dict)
     _failures_in_a_row: int = 0
+    _takes_n: bool = True
 
     def __post_init__(self) -> None:
         if not is_whole(self.workers, 1):
@@ -97,9 +110,9 @@ class Asking:
         for conversation in conversations:
             before = self.progress.sent
             try:
-                request = next(conversation)
-                while (reply := await self._reply(request)) is not None:
-                    request = conversation.send(reply)
+                ask = next(conversation)
+                while replies := await self._replies(ask):
+                    ask = conversation.send(replies)
             except StopIteration:
                 pass
             self.progress.done += 1
@@ -107,31 +120,47 @@ class Asking:
             self.progress.fresh += self.progress.sent > before
             self.tell(self.progress)
 
-    async def _reply(self, request: Request) -> Reply | None:
-        key = digest(request)
+    async def _replies(self, ask: Ask) -> list[Reply]:
+        """Return the samples of a reply, from the store or the server; none if one of them is missing."""
+        key = digest(ask.request)
         while key in self._in_flight:  # two questions with the same text are one request
             await self._in_flight[key].wait()
-        stored = self.store.reply(request)
-        if stored is not None:
-            self.progress.known += 1
-            return stored
+        replies = {number: self.store.reply(ask.request, number) for number in ask.samples}
+        missing = [number for number, reply in replies.items() if reply is None]
+        self.progress.known += len(replies) - len(missing)
         self._in_flight[key] = asyncio.Event()
         try:
-            result = await self.client.ask(request, lambda: self.tell(self.progress))
-            if isinstance(result, Got):
-                self.store.keep(request, result.body, None, result.seconds)
-                self.progress.sent += 1
-                self._failures_in_a_row = 0
-                return result.reply
-            self.store.keep(request, None, result.why, result.seconds)
-            self.progress.failed += 1
-            self.progress.failures[result.why] += 1
-            # A refusal concerns one request; others may succeed.
-            self._failures_in_a_row = 0 if result.is_refusal else self._failures_in_a_row + 1
-            self._raise_if_hopeless(result)
-            return None
+            while missing and (bodies := await self._asked(ask.request, missing)):
+                for number, body in zip(missing, bodies, strict=False):
+                    replies[number] = Reply.from_text(body)
+                missing = missing[len(bodies) :]
         finally:
             self._in_flight.pop(key).set()
+        return [reply for reply in replies.values() if reply is not None] if not missing else []
+
+    async def _asked(self, request: Request, missing: Sequence[int]) -> list[str]:
+        """Ask for samples, all at once if the server takes ``n``; return the stored replies, none after a failure."""
+        at_once = len(missing) if self._takes_n and "n" not in request else 1
+        sent = request if at_once == 1 else {**request, "n": at_once}
+        result = await self.client.ask(sent, lambda: self.tell(self.progress))
+        if isinstance(result, Failed) and at_once > 1 and result.trouble in _MAY_BE_N:
+            result = await self.client.ask(request, lambda: self.tell(self.progress))
+            self._takes_n = self._takes_n and not isinstance(result, Got)
+        if isinstance(result, Got):
+            bodies = separate_choices(result.body, at_once)
+            self._takes_n = self._takes_n and len(bodies) == at_once
+            for number, body in zip(missing, bodies, strict=False):
+                self.store.keep(request, body, None, result.seconds, number)
+            self.progress.sent += len(bodies)
+            self._failures_in_a_row = 0
+            return bodies
+        self.store.keep(request, None, result.why, result.seconds, missing[0])
+        self.progress.failed += 1
+        self.progress.failures[result.why] += 1
+        # A refusal concerns one request; others may succeed.
+        self._failures_in_a_row = 0 if result.is_refusal else self._failures_in_a_row + 1
+        self._raise_if_hopeless(result)
+        return []
 
     def _raise_if_hopeless(self, failed: Failed) -> None:
         """Raise if further requests would fail too: nothing has worked so far, or nothing works any more."""
@@ -162,12 +191,12 @@ def require_fields(fields: Mapping[str, Any], logprobs: bool | None = None) -> N
     >>> require_fields({"n": 5})
     Traceback (most recent call last):
     ...
-    qacal.errors.InputError: the field n is 5: several replies to one request are paid for, ...
+    qacal.errors.InputError: the field n is 5: several replies to one request are samples of an answer; ...
     """
     for name, value in fields.items():
         why = None
         if name in ("n", "best_of") and value not in (None, 1):
-            why = "several replies to one request are paid for, and one is read. Leave it out."
+            why = "several replies to one request are samples of an answer; qacal elicit --samples asks for them."
         elif name in ("stream", "stream_options") and value:
             why = "replies are read whole, not as a stream. Leave it out."
         elif name == "model":

@@ -27,7 +27,7 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.guarantee import binomial_interval
 from qacal.records.columns import LABELS, number_in
-from qacal.sources.elicitation.asking import Asking, Conversation, require_fields
+from qacal.sources.elicitation.asking import Ask, Asking, Conversation, require_fields
 from qacal.sources.elicitation.matching import matches
 from qacal.sources.elicitation.question import texts_in
 from qacal.sources.elicitation.reading.characters import plain, without_thoughts
@@ -152,9 +152,9 @@ def ask_judge(records: Iterable[Record], judge: Judge, asking: Asking, *, again:
     """Ask the judge about answers without a label; `again` asks for one word after a reply without a verdict."""
 
     def conversation(request: Request) -> Conversation:
-        reply = yield request
+        (reply,) = yield Ask(request)
         if again and read_verdict(reply.text) is None:
-            yield judge.second_request(request, reply)
+            yield Ask(judge.second_request(request, reply))
 
     asking.all(conversation(judge.request(*asked)) for asked in needs_judge(records, judge))
 

@@ -95,6 +95,21 @@ class Reply:
         )
 
 
+def separate_choices(text: str, most: int) -> list[str]:
+    """Return the choices of a chat completion, at most `most`, as completions of one choice each.
+
+    Choices without a message are left out.
+
+    >>> separate_choices('{"choices": [{"message": {"content": "4"}}, {"message": {"content": "5"}}]}', 5)
+    ['{"choices": [{"message": {"content": "4"}}]}', '{"choices": [{"message": {"content": "5"}}]}']
+    """
+    if most == 1:
+        return [text]
+    body = json.loads(text)
+    choices = [one for one in body["choices"] if isinstance(one, Mapping) and isinstance(one.get("message"), Mapping)]
+    return [json.dumps({**body, "choices": [one]}) for one in choices[:most]]
+
+
 def _first_choice(body: Any) -> Mapping[str, Any]:
     if not isinstance(body, Mapping):
         raise InputError(f"expected a chat completion; got {_repr(body)}.")

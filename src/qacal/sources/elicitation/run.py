@@ -7,7 +7,7 @@ conversation (`asking.py`), so both agree.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,9 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from qacal.errors import InputError
-from qacal.sources.elicitation.asking import Asking, NoLogprobsError, Progress, require_fields
+from qacal.parameters import is_whole
+from qacal.sources.elicitation.agreement import Votes
+from qacal.sources.elicitation.asking import Ask, Asking, NoLogprobsError, Progress, require_fields
 from qacal.sources.elicitation.client import Client
 from qacal.sources.elicitation.prompt_files import load_prompt, prompt_from_text
 from qacal.sources.elicitation.prompts import Prompt, prompt_named
@@ -24,8 +26,8 @@ from qacal.sources.elicitation.reply import Malformed, Outcome, Refused, Reply, 
 from qacal.sources.elicitation.store import Store, open_store
 from qacal.sources.elicitation.tokens import answer_probability
 
-# The replies to a question, one for each stage, and their outcomes.
-Answered: TypeAlias = tuple[tuple[Reply, ...], tuple[Outcome, ...]]
+# The replies to a question, one for each stage, and their outcomes; one of these for each sample.
+Sample: TypeAlias = tuple[tuple[Reply, ...], tuple[Outcome, ...]]
 # Takes the number of questions, and returns the function that is called with the progress.
 ShowProgress: TypeAlias = Callable[[int], Callable[[Progress], None]]
 
@@ -36,6 +38,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 # Rules of thumb for English text, since each server counts in its own way.
 _CHARACTERS_PER_TOKEN, _TOKENS_PER_MESSAGE = 4.0, 5
+MOST_SAMPLES = 1000
 NOT_YET = "not answered yet"
 
 
@@ -46,11 +49,12 @@ NOT_YET = "not answered yet"
 class Setup:
     """What all requests of a run share; :class:`Plan` describes it, with the prompt by name.
 
+    samples : how often each question is asked.
     origin : the text of the prompt's file; empty for a prompt of qacal.
 
     >>> setup = Setup("tiny", prompt_named("verb1s-top1"), fields={"seed": 1, "temperature": None})
-    >>> request = next(setup.conversation(Question("q1", "Capital of France?")))
-    >>> sorted(request)
+    >>> ask = next(setup.conversation(Question("q1", "Capital of France?")))
+    >>> sorted(ask.request)
     ['logprobs', 'max_tokens', 'messages', 'model', 'seed']
     """
 
@@ -59,27 +63,36 @@ class Setup:
     logprobs: bool = True
     fields: Mapping[str, Any] = field(default_factory=dict)
     origin: str = field(default="", repr=False)
+    samples: int = 1
 
-    def conversation(self, question: Question) -> Generator[Request, Reply, Answered]:
-        """Yield the requests of a question, each after the reply to the one before."""
-        replies: list[Reply] = []
-        for stage in self.prompt.stages:
-            request: Request = {
-                "model": self.model,
-                "messages": self.prompt.messages(question, replies),
-                # As in the paper: close to 0, so that the same question has the same answer.
-                "temperature": 0.0,
-                "max_tokens": stage.max_tokens,
-            }
-            if self.logprobs and stage.wants_logprobs:
-                request["logprobs"] = True
-                if stage.alternatives:
-                    request["top_logprobs"] = stage.alternatives
-            if self.prompt.grammar is not None and not replies:
-                request["grammar"] = self.prompt.grammar
-            request |= self.fields
-            replies.append((yield {name: value for name, value in request.items() if value is not None}))
-        return tuple(replies), self.prompt.read(replies)
+    def conversation(self, question: Question) -> Generator[Ask, list[Reply], list[Sample]]:
+        """Yield the requests of a question, each after the reply to the one before: the first for all samples."""
+        samples: list[Sample] = []
+        numbers = range(self.samples)
+        for number, first in zip(numbers, (yield Ask(self._request(question, []), numbers)), strict=True):
+            replies = [first]
+            while len(replies) < len(self.prompt.stages):
+                replies += yield Ask(self._request(question, replies), (number,))
+            samples.append((tuple(replies), self.prompt.read(replies)))
+        return samples
+
+    def _request(self, question: Question, replies: Sequence[Reply]) -> Request:
+        stage = self.prompt.stages[len(replies)]
+        request: Request = {
+            "model": self.model,
+            "messages": self.prompt.messages(question, replies),
+            # As in the paper: close to 0, so that the same question has the same answer.
+            "temperature": 0.0,
+            "max_tokens": stage.max_tokens,
+        }
+        if self.logprobs and stage.wants_logprobs:
+            request["logprobs"] = True
+            if stage.alternatives:
+                request["top_logprobs"] = stage.alternatives
+        if self.prompt.grammar is not None and not replies:
+            request["grammar"] = self.prompt.grammar
+        request |= self.fields
+        return {name: value for name, value in request.items() if value is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setup as it is stored, so that a run can be read years later without its command line."""
@@ -90,7 +103,7 @@ class Setup:
             "origin": {"file": self.origin} if self.origin else {"name": self.prompt.name},
             "logprobs": self.logprobs,
             "fields": dict(self.fields),
-        }
+        } | ({"samples": self.samples} if self.samples > 1 else {})
 
     @staticmethod
     def from_dict(stored: Mapping[str, Any], expressions: Mapping[str, float] | None = None) -> Setup:
@@ -101,7 +114,11 @@ class Setup:
             stored = {name: value for name, value in stored.items() if name != "expressions"}
             expressions = expressions or earlier
         kinds = {"model": str, "prompt": str, "digest": str, "logprobs": bool, "origin": dict, "fields": dict}
-        wrong = [name for name in (*kinds, *stored) if not isinstance(stored.get(name), kinds.get(name, ()))]
+        samples = stored.get("samples", 1)
+        named = {name: value for name, value in stored.items() if name != "samples"}
+        wrong = [name for name in (*kinds, *named) if not isinstance(stored.get(name), kinds.get(name, ()))]
+        if not is_whole(samples, 1) or samples > MOST_SAMPLES:
+            wrong = ["samples"]
         if not wrong and not isinstance(stored["origin"].get("file", stored["origin"].get("name")), str):
             wrong = ["origin"]
         if wrong:
@@ -118,7 +135,7 @@ class Setup:
                 "cannot be found. Read it with the qacal that made it."
             )
         prompt = prompt.with_expressions(expressions or {})
-        return Setup(stored["model"], prompt, stored["logprobs"], stored["fields"], text)
+        return Setup(stored["model"], prompt, stored["logprobs"], stored["fields"], text, samples)
 
 
 @dataclass(frozen=True)
@@ -131,6 +148,8 @@ class Plan:
     fields : further fields of requests, or other values of the usual ones; None leaves a field out.
     columns : ``{"question": "prompt"}`` where the rows use other names.
     limit : ask only the first `limit` questions.
+    samples : how often to ask each question, at a temperature above 0.
+    temperature : None for 0, or for what `fields` say.
     """
 
     model: str
@@ -139,19 +158,38 @@ class Plan:
     fields: Mapping[str, Any] | None = None
     columns: Mapping[str, str] | None = None
     limit: int | None = None
+    samples: int = 1
+    temperature: float | None = None
 
     def setup(self) -> Setup:
         is_file = self.prompt.endswith(".toml")
         prompt = load_prompt(self.prompt) if is_file else prompt_named(self.prompt)
-        fields = dict(self.fields or {})
+        fields = dict(self.fields or {}) | ({} if self.temperature is None else {"temperature": self.temperature})
         require_fields(fields, self.logprobs)
         if not self.logprobs and prompt.needs_logprobs:
             raise InputError(
                 f"the prompt {prompt.name} needs token probabilities: leave out --no-logprobs (in Python: "
                 "logprobs=False)."
             )
+        self._require_samples(prompt, fields)
         text = Path(self.prompt).read_text(encoding="utf-8") if is_file else ""
-        return Setup(self.model, prompt, self.logprobs, fields, text)
+        return Setup(self.model, prompt, self.logprobs, fields, text, self.samples)
+
+    def _require_samples(self, prompt: Prompt, fields: Mapping[str, Any]) -> None:
+        """Refuse samples that would be equal, or of several guesses."""
+        if not is_whole(self.samples, 1) or self.samples > MOST_SAMPLES:
+            raise InputError(f"samples is {self.samples!r}; expected a whole number from 1 to {MOST_SAMPLES:,}.")
+        if self.samples == 1:
+            return
+        if fields.get("temperature", 0.0) == 0:
+            raise InputError("samples at temperature 0 are equal; pass a temperature above 0: --temperature 0.7.")
+        if fields.get("seed") is not None:
+            raise InputError("samples with the same seed are equal; leave out the field seed.")
+        if prompt.guesses > 1:
+            raise InputError(
+                f"the prompt {prompt.name} asks for several guesses in one reply; samples need a prompt for one guess, "
+                "such as verb1s-top1."
+            )
 
     def questions(self, source: Any) -> Iterator[Question]:
         """Yield the questions of a file, a frame or objects that are to be asked."""
@@ -161,28 +199,39 @@ class Plan:
         """Return the cost of a run, without asking."""
         setup = self.setup()
         stages = setup.prompt.stages
-        count, tokens, first = 0, 0.0, ""
+        count, tokens, at_most, first = 0, 0.0, 0.0, ""
         for question in self.questions(questions):
             count += 1
             for number in range(len(stages)):
                 messages = setup.prompt.messages(question, [Reply("")] * number)
-                tokens += sum(len(one["content"]) / _CHARACTERS_PER_TOKEN + _TOKENS_PER_MESSAGE for one in messages)
+                new = sum(len(one["content"]) / _CHARACTERS_PER_TOKEN + _TOKENS_PER_MESSAGE for one in messages)
+                # Only the first stage is the same for all samples.
+                tokens, at_most = tokens + new * (self.samples if number else 1), at_most + new * self.samples
                 first = first or "\n".join(f"[{one['role']}] {one['content']}" for one in messages)
         limits = [setup.fields.get(name) for name in ("max_completion_tokens", "max_tokens")]
         limit = next((limit for limit in limits if isinstance(limit, int)), None)
-        most = count * sum(stage.max_tokens if limit is None else limit for stage in stages)
-        return CostEstimate(count, first, round(tokens), most, count * len(stages))
+        most = self.samples * count * sum(stage.max_tokens if limit is None else limit for stage in stages)
+        later = self.samples * (len(stages) - 1)
+        requests = count * (1 + later), count * (self.samples + later)
+        return CostEstimate(count, first, round(tokens), most, requests[0], self.samples, requests[1], round(at_most))
 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """What a run would ask: the first prompt, about how many tokens it would send, and how many it may receive."""
+    """What a run would ask: the first prompt, about how many tokens it would send, and how many it may receive.
+
+    requests, tokens_sent : if the server takes all samples in one request; otherwise `requests_at_most` and
+        `tokens_sent_at_most`.
+    """
 
     questions: int
     prompt: str
     tokens_sent: int
     tokens_received_at_most: int
     requests: int
+    samples: int
+    requests_at_most: int
+    tokens_sent_at_most: int
 
 
 # Answers
@@ -228,19 +277,28 @@ class StoredRun:
         """Yield a record for every stated guess; `outcomes` counts these and all others.
 
         Records have the question's columns, and answer, confidence, confidence_tokens (the probability of the answer's
-        tokens, if the server gave it), model, prompt and confidence_source; `guess` numbers several guesses.
+        tokens, if the server gave it), model, prompt and confidence_source; `guess` numbers several guesses. Of several
+        samples there is one record, of the first sample with the most frequent answer, with the columns of
+        :class:`~qacal.sources.elicitation.agreement.Votes`.
         """
         outcomes = Outcomes() if outcomes is None else outcomes
-        for question, replies, guesses in self._questions():
+        for question, samples in self._questions():
             outcomes.questions += 1
             outcomes.truths += bool(question.ground_truth)
-            if not replies:
+            if not samples:
                 outcomes.lost[NOT_YET] += 1
-            outcomes.models.update(reply.model for reply in replies if reply.model is not None)
-            for place, outcome in enumerate(guesses, 1):
-                outcomes.add(outcome)
-                if isinstance(outcome, Stated):
-                    yield self._record(question, outcome, replies[0], place)
+            records = []
+            for replies, guesses in samples:
+                outcomes.models.update(reply.model for reply in replies if reply.model is not None)
+                for place, outcome in enumerate(guesses, 1):
+                    outcomes.add(outcome)
+                    if isinstance(outcome, Stated):
+                        records.append(self._record(question, outcome, replies[0], place))
+            if self.setup.samples > 1 and records:
+                votes = Votes(record["answer"] for record in records)
+                first = next(record for record in records if votes.key(record["answer"]) == votes.majority)
+                records = [first | votes.columns_of(votes.majority)]
+            yield from records
 
     def outcomes(self) -> Outcomes:
         outcomes = Outcomes()
@@ -250,27 +308,33 @@ class StoredRun:
 
     def unread(self) -> Iterator[dict[str, Any]]:
         """Yield replies that became no record: id and question, why, and the texts, for a person to look at."""
-        for question, replies, guesses in self._questions():
+        for question, samples in self._questions():
             row = {"id": question.id, "question": question.text}
-            if not replies:
+            if not samples:
                 yield row | {"why": NOT_YET, "guess": None, "replies": []}
-            texts = [reply.refusal or reply.text for reply in replies]
-            for place, outcome in enumerate(guesses, 1):
-                if not isinstance(outcome, Stated):
-                    yield row | {"why": _reason(outcome), "guess": place, "replies": texts}
+            for number, (replies, guesses) in enumerate(samples, 1):
+                texts = [reply.refusal or reply.text for reply in replies]
+                for place, outcome in enumerate(guesses, 1):
+                    if not isinstance(outcome, Stated):
+                        which = {"guess": place} | ({"sample": number} if self.setup.samples > 1 else {})
+                        yield row | {"why": _reason(outcome)} | which | {"replies": texts}
 
-    def _questions(self) -> Iterator[tuple[Question, tuple[Reply, ...], tuple[Outcome, ...]]]:
-        """Yield each question with its replies and their outcomes; without any if not all replies are in the store."""
+    def _questions(self) -> Iterator[tuple[Question, list[Sample]]]:
+        """Yield each question with its samples; without any if not all replies are in the store."""
         for question in self.store.questions(self.number):
             conversation = self.setup.conversation(question)
-            request: Request | None = next(conversation)
-            answered: Answered = ((), ())
-            while request is not None and (reply := self.store.reply(request)) is not None:
+            ask: Ask | None = next(conversation)
+            samples: list[Sample] = []
+            while ask is not None:
+                stored = [self.store.reply(ask.request, number) for number in ask.samples]
+                replies = [reply for reply in stored if reply is not None]
+                if len(replies) < len(stored):
+                    break
                 try:
-                    request = conversation.send(reply)
+                    ask = conversation.send(replies)
                 except StopIteration as end:
-                    request, answered = None, end.value
-            yield question, *answered
+                    ask, samples = None, end.value
+            yield question, samples
 
     def _record(self, question: Question, stated: Stated, reply: Reply, place: int) -> dict[str, Any]:
         prompt = self.setup.prompt

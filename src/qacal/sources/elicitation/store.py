@@ -2,7 +2,7 @@
 
 A reply is in the file before the next request is made, so a run that is killed loses only the requests on their way.
 The file can be read while the run goes on. The key of a request is its digest, so a request that has a reply is never
-made again.
+made again. Several samples of one request are told apart by their number, which is part of the key.
 """
 
 from __future__ import annotations
@@ -138,13 +138,13 @@ class Store:
 
     # Requests and their replies
 
-    def reply(self, request: Request) -> Reply | None:
-        """Return the reply to a request, None if there is none.
+    def reply(self, request: Request, sample: int = 0) -> Reply | None:
+        """Return the reply to a request, None if there is none; `sample` is its number if there are several.
 
         A reply that cannot be read, because the file is damaged, counts as none: the request is made again.
         """
         query = "SELECT reply FROM request WHERE key = ? AND reply IS NOT NULL"
-        row = self._db.execute(query, (digest(request),)).fetchone()
+        row = self._db.execute(query, (_key(request, sample),)).fetchone()
         try:
             return None if row is None else Reply.from_text(str(row[0]))
         except InputError:
@@ -156,13 +156,13 @@ class Store:
         first, last = self._db.execute(query).fetchone()
         return first, last
 
-    def keep(self, request: Request, reply: str | None, failure: str | None, seconds: float) -> None:
+    def keep(self, request: Request, reply: str | None, failure: str | None, seconds: float, sample: int = 0) -> None:
         """Write a reply, or why there is none, to the file."""
         asked = json.dumps(request, ensure_ascii=False)
         with self._db:
             self._db.execute(
                 "INSERT OR REPLACE INTO request (key, asked, reply, failure, seconds) VALUES (?, ?, ?, ?, ?)",
-                (digest(request), asked, reply, failure, seconds),
+                (_key(request, sample), asked, reply, failure, seconds),
             )
 
     def _object(self, text: Any, name: str) -> dict[str, Any]:
@@ -173,6 +173,11 @@ class Store:
         if not isinstance(value, dict):
             raise InputError(f"{self.path}: {name} is {text!r:.200}; expected a JSON object. {_BROKEN}")
         return value
+
+
+def _key(request: Request, sample: int) -> str:
+    # The first sample has the key of a request that is made once, so a run with more samples uses the earlier replies.
+    return digest({**request, "sample": sample} if sample else request)
 
 
 @contextmanager

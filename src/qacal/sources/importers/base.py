@@ -20,6 +20,7 @@ from qacal.records.file_options import opened_text
 from qacal.records.files import OnFault, open_file
 from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault
+from qacal.sources.elicitation.agreement import COLUMNS as AGREEMENT_COLUMNS
 from qacal.sources.elicitation.reading.numbers import read_probability
 from qacal.sources.importers.confidences import METADATA, Confidence, Scored, Unscored, bare_number, choose_confidence
 from qacal.sources.importers.formats import Selection
@@ -31,8 +32,8 @@ TABLES = ("*.parquet", "*.csv", "*.csv.gz", "*.json", "*.json.gz", "*.jsonl", "*
 _BATCH_ROWS = 256
 # Columns that `qacal apply` adds; a log's column of that name would collide with them.
 _ADDED = ("low", "high", "group", "source", "rows", "alpha", "unlike", "decision", "threshold")
-_CONFIDENCES = tuple(f"confidence_{source}" for source in ("metadata", "stated", "tokens", "agreement"))
-_RESERVED = frozenset((*KNOWN, *_ADDED, *_CONFIDENCES, "ground_truth", "task", "filter", "epoch"))
+_CONFIDENCES = tuple(f"confidence_{source}" for source in ("metadata", "stated", "tokens"))
+_RESERVED = frozenset((*KNOWN, *_ADDED, *_CONFIDENCES, *AGREEMENT_COLUMNS, "ground_truth", "task", "filter", "epoch"))
 # The letters are inspect's.
 _GRADES = LABELS | {"c": 1.0, "i": 0.0, "noanswer": 0.0, "p": 0.5, "partial": 0.5}
 _SPEAKERS = (*USERS, "assistant", "ai", "model")

@@ -6,12 +6,11 @@ A number at the end of a reply that was cut off may lack digits: "0" may be the 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from qacal.sources.elicitation.matching import normalise_answer
+from qacal.sources.elicitation.agreement import Votes
 from qacal.sources.elicitation.reading.parsing import parse_stated
 from qacal.sources.elicitation.reply import Refused, Reply, Stated
 from qacal.sources.elicitation.tokens import answer_probability, joint_probability
@@ -45,7 +44,7 @@ def choose_confidence(
 ) -> tuple[Confidence, dict[str, float]]:
     """Return the first confidence that exists, or that of the `wanted` source.
 
-    If there are several, all of them are columns, for a learned score.
+    If there are several, all of them are columns, for a learned score. Agreement has its own columns (`Votes`).
 
     >>> choose_confidence({"metadata": Unscored("none in the metadata"), "stated": Scored(0.9, "stated")})
     (Scored(value=0.9, source='stated'), {})
@@ -53,7 +52,8 @@ def choose_confidence(
     {'confidence_stated': 0.8, 'confidence_tokens': 0.9}
     """
     scored = {source: offer for source, offer in offers.items() if isinstance(offer, Scored)}
-    columns = {f"confidence_{source}": offer.value for source, offer in scored.items()} if len(scored) > 1 else {}
+    named = {source: offer.value for source, offer in scored.items() if source != AGREEMENT and len(scored) > 1}
+    columns = {f"confidence_{source}": value for source, value in named.items()}
     allowed = {source: offer for source, offer in offers.items() if wanted in (None, source)}
     for source in allowed:
         if source in scored:
@@ -114,22 +114,21 @@ def by_logprobs(logprobs: Any, *, is_answer: bool) -> Confidence:
     return Scored(probability, TOKENS)
 
 
-def agreement(answers: Sequence[str], answer: str | None = None) -> tuple[str, Confidence]:
-    r"""Return an answer, and the share of repeats that give it, capitals, articles and punctuation aside.
+def agreement(answers: Sequence[str], answer: str | None = None) -> tuple[str, Confidence, dict[str, Any]]:
+    r"""Return an answer, the share of repeats that give it, and the columns of :class:`Votes`.
 
-    answer : the answer that was judged; by default the most frequent one, and among several of these the first.
+    answer : the answer that was judged; by default the most frequent one.
 
-    >>> agreement(["Paris", "Lyon", "paris."])
+    >>> agreement(["Paris", "Lyon", "paris."])[:2]
     ('Paris', Scored(value=0.6666666666666666, source='agreement'))
     """
-    normalised = [normalise_answer(text) for text in answers]
-    # A counter keeps the order of first use, so the first of equally frequent answers is the most common.
-    counts = Counter(normalised)
-    wanted = counts.most_common(1)[0][0] if answer is None else normalise_answer(answer)
-    if wanted not in counts:
-        return answer or "", Unscored("the judged answer is not among the repeats")
-    confidence = Scored(counts[wanted] / len(answers), AGREEMENT)
-    return answers[normalised.index(wanted)] if answer is None else answer, confidence
+    votes = Votes(answers)
+    wanted = votes.majority if answer is None else votes.key(answer)
+    if wanted not in votes.counts:
+        return answer or "", Unscored("the judged answer is not among the repeats"), {}
+    columns = votes.columns_of(wanted)
+    text = next(text for text in answers if votes.key(text) == wanted) if answer is None else answer
+    return text, Scored(columns["agreement"], AGREEMENT), columns
 
 
 # Words of OpenAI (two APIs), Anthropic, Gemini, inspect_ai and Hugging Face.

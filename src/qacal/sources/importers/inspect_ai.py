@@ -21,7 +21,7 @@ import struct
 import sys
 import zipfile
 import zlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ from qacal.records.file_options import largest_row, opened_text, too_large
 from qacal.records.files import OnFault
 from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault
-from qacal.sources.elicitation.matching import normalise_answer
+from qacal.sources.elicitation.agreement import Votes
 from qacal.sources.elicitation.reply import Reply
 from qacal.sources.importers.base import Dropped, Item, Log, LogRow, Outcome, Question, UnusableRowError, checked_items
 from qacal.sources.importers.confidences import (
@@ -49,7 +49,7 @@ from qacal.sources.importers.confidences import (
     stated_reply,
 )
 from qacal.sources.importers.formats import OnlyName
-from qacal.sources.importers.texts import content_of, digest, first, inside, listed, members, text_of, texts_of
+from qacal.sources.importers.texts import content_of, first, inside, listed, members, text_of, texts_of
 
 _ATTACHMENT = "attachment://"
 _ZSTANDARD = 93
@@ -73,9 +73,9 @@ def read(log: Log) -> Iterator[Outcome]:
     scorers.check()
 
 
-def _agreeing(path: Path, log: Log, scorers: OnlyName, part: str) -> dict[str, Counter[str]]:
+def _agreeing(path: Path, log: Log, scorers: OnlyName, part: str) -> dict[str, Votes]:
     """Return the number of epochs with each answer, by question; empty if the log has one epoch."""
-    answers: dict[str, Counter[str]] = defaultdict(Counter)
+    answers: dict[str, Votes] = defaultdict(Votes)
 
     def ignore(fault: Fault) -> None:
         """Leave a fault to the second reading."""
@@ -88,13 +88,8 @@ def _agreeing(path: Path, log: Log, scorers: OnlyName, part: str) -> dict[str, C
         reader = _Samples(log, header, scorers, part, answers)
         for outcome in replace(log, on_fault=ignore).rows(chain([sample], samples), reader.outcome):
             if isinstance(outcome, LogRow):
-                answers[outcome.record["id"]][_alike(outcome.record["answer"])] += 1
+                answers[outcome.record["id"]].add(outcome.record["answer"])
     return answers
-
-
-def _alike(answer: str) -> str:
-    """Return a short digest that is equal for answers that match."""
-    return digest(normalise_answer(answer))
 
 
 @dataclass(frozen=True)
@@ -108,7 +103,7 @@ class _Samples:
     header: Mapping[str, Any]
     scorers: OnlyName
     part: str
-    answers: Mapping[str, Counter[str]]
+    answers: Mapping[str, Votes]
 
     def outcome(self, item: Item) -> Outcome:
         sample = item.value
@@ -150,9 +145,11 @@ class _Samples:
             STATED: stated,
             TOKENS: by_tokens(output, written),
         }
-        epochs = self.answers.get(id_, Counter())
-        if epochs.total() > 1:
-            offers[AGREEMENT] = Scored(epochs[_alike(answer)] / epochs.total(), AGREEMENT)
+        columns: dict[str, Any] = {"epoch": epoch if isinstance(epoch, int) else 1}
+        epochs = self.answers.get(id_, Votes())
+        if epochs.samples > 1:
+            columns |= epochs.columns_of(epochs.key(answer))
+            offers[AGREEMENT] = Scored(columns["agreement"], AGREEMENT)
         steps = listed(inside(self.header, "plan", "steps"))
         templates = (text_of(inside(step, "params", "template")) for step in steps)
         return self.log.row(
@@ -166,7 +163,7 @@ class _Samples:
             ground_truth=tuple(_choice(target, choices) for target in texts_of(sample.get("target"))),
             prompt=next(filter(None, templates), None),
             task=task,
-            columns={"epoch": epoch if isinstance(epoch, int) else 1},
+            columns=columns,
             objects=[("metadata", sample.get("metadata"))],
             used=("confidence",),
         )

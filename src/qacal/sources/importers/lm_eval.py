@@ -25,7 +25,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from typing import Any
 from qacal.errors import InputError
 from qacal.records.file_options import opened_text
 from qacal.records.json_stream import JsonDocument
-from qacal.sources.elicitation.matching import normalise_answer
+from qacal.sources.elicitation.agreement import Votes
 from qacal.sources.elicitation.patterns import PatternError, all_matches
 from qacal.sources.importers.base import Dropped, Item, Log, Outcome, Question, UnusableRowError
 from qacal.sources.importers.confidences import (
@@ -127,7 +127,7 @@ class _Samples:
             ground_truth=judged.ground_truth,
             prompt=prompt_of(sample.prompt),
             task=self.task,
-            columns={"filter": filter_},
+            columns={"filter": filter_, **judged.columns},
             objects=[("doc", sample.doc)],
             used=named[:1] if named else (),
         )
@@ -146,13 +146,14 @@ def _steps(results: Any, task: str) -> dict[str, list[dict[str, Any]]]:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The answer of a row with its confidence, the source of that, and its label."""
+    """The answer of a row with its confidence, the source of that, its label, and the columns of its repeats."""
 
     answer: str
     source: str
     confidence: Confidence
     correct: float | None
     ground_truth: tuple[str, ...]
+    columns: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,47 +338,49 @@ def _judged_reply(sample: Sample, log: Log) -> Judged | Dropped:
     if wanted == AGREEMENT or (wanted is None and len(repeats) > 1):
         if isinstance(filtered, list) and correct not in (None, 0.0, 1.0):
             return Dropped("the score is shared by repeats that differ")
-        source, (answer, confidence) = AGREEMENT, _agreed(repeats, filtered, sample)
+        source, (answer, confidence, columns) = AGREEMENT, _agreed(repeats, filtered, sample)
     else:
-        source, (answer, confidence) = STATED, _stated_reply(repeats, filtered)
+        source, (answer, confidence), columns = STATED, _stated_reply(repeats, filtered), {}
+        if len(repeats) > 1 and Votes.key((agreed := _agreed(repeats, filtered, sample))[0]) == Votes.key(answer):
+            columns = agreed[2]
     if correct == 0 and filtered == repeats[0] != answer and answer in sample.targets:
         raise InputError(
             f"{metric} is 0 though the answer {answer!r} is the target: it judges the whole reply, not the answer in "
             "it. Choose a filter that extracts the answer (--filter)."
         )
-    return Judged(answer, source, confidence, correct, sample.targets)
+    return Judged(answer, source, confidence, correct, sample.targets, columns)
 
 
 def _stated_reply(repeats: Sequence[str], filtered: object) -> tuple[str, Confidence]:
     """Return the answer and the stated confidence; of several replies, those of the first that gives the answer."""
     replies, picked = [stated_reply(text) for text in repeats], 0
     if isinstance(filtered, str) and len(repeats) > 1:
-        matches = [normalise_answer(answer) == normalise_answer(filtered) for answer, _ in replies]
+        matches = [Votes.key(answer) == Votes.key(filtered) for answer, _ in replies]
         picked = matches.index(True) if any(matches) else 0
     is_extract = isinstance(filtered, str) and filtered.strip() not in (repeats[picked].strip(), _NOTHING_FOUND)
     answer, stated = replies[picked]
     return str(filtered) if is_extract else answer, stated
 
 
-def _agreed(repeats: Sequence[str], filtered: object, sample: Sample) -> tuple[str, Confidence]:
-    """Return the answer that was judged and the share of repeats that give it; of a list, the most frequent one."""
+def _agreed(repeats: Sequence[str], filtered: object, sample: Sample) -> tuple[str, Confidence, dict[str, Any]]:
+    """Return the answer that was judged, the share of repeats that give it, and columns; of a list, the majority."""
     if len(repeats) == 1:
-        return _stated_reply(repeats, filtered)[0], Unscored("there are no repeats")
+        return _stated_reply(repeats, filtered)[0], Unscored("there are no repeats"), {}
     unknown = ""
     if isinstance(filtered, list):
-        answer, confidence = agreement(_reply_texts(filtered) or repeats)
+        answer, confidence, columns = agreement(_reply_texts(filtered) or repeats)
     else:
         answers = filtered_replies(repeats, sample.steps)
         if answers is None:
             unknown = f" ({_NO_STEP if sample.steps else _NO_RESULTS})"
             answers = [stated_reply(reply)[0] for reply in repeats]
             filtered = answers[repeats.index(filtered)] if filtered in repeats else filtered
-        answer, confidence = agreement(answers, str(filtered))
+        answer, confidence, columns = agreement(answers, str(filtered))
     if answer.strip() in ("", _NOTHING_FOUND):
-        confidence = Unscored("the filter found no answer in what was judged")
+        confidence, columns = Unscored("the filter found no answer in what was judged"), {}
     elif isinstance(confidence, Unscored):
         confidence = Unscored(confidence.why + unknown)
-    return answer, confidence
+    return answer, confidence, columns
 
 
 def _metric(sample: Sample, wanted: str | None) -> str | None:
