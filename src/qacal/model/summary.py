@@ -93,6 +93,9 @@ def _certified(model: QACalibrator, maps: BinMaps) -> str:
         f"Certified on {counted(model.rows_, 'row')} (with probability {100 * (1 - maps.certificate.alpha):.4g}%)"
     )
     half = f"for half of the answers the true accuracy is within {bound:.2f} of the calibrated probability"
+    if maps.certificate.is_by_document:
+        certified += ", as documents, since ids repeat"
+        half = half.replace("the true accuracy", "the true accuracy (of a random row of a random document)")
     few = "" if bound < 0.5 else "\nThat says next to nothing, since 0.5 is always within 0.50: more rows are needed."
     return f"{certified}: {half}.{few}"
 
@@ -106,7 +109,7 @@ def _certified_groups(model: QACalibrator, maps: BinMaps, has_certify_records: b
     others = [f"; {larger} use those of a larger group"] if larger else []
     others += [f"; {all_rows} use those of all rows"] if all_rows else []
     lines = [f"Groups with intervals of their own: {own} of {count}{''.join(others)}."]
-    return lines + (_one_more(model, has_certify_records) if others else [])
+    return lines + (_one_more(model, has_certify_records) if others and not maps.certificate.is_by_document else [])
 
 
 def interval_readers(maps: BinMaps) -> tuple[int, int, int]:
