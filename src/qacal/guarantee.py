@@ -264,68 +264,64 @@ _STAKES = 2.0 ** np.arange(-2, 5)
 _LARGEST_STAKE = 0.98
 
 
-def document_intervals(
-    share: Floats, drawn: Floats, place: Ints, tail: Floats, counts: ArrayLike = 1.0
-) -> tuple[Floats, Floats]:
+def document_intervals(share: Floats, count: Floats, place: Ints, drawn: Floats, tail: Floats) -> tuple[Floats, Floats]:
     """Return intervals for the mean share of each bin; a bin without documents gets (0, 1).
 
-    share, drawn : of each document in a bin: the share of its rows that are correct, and the label of one of them.
-    place : the bin.
-    tail : the failure probability of each end, of each bin.
-    counts : the number of documents with this share.
+    share, count, place : a share of correct rows, and how many documents of which bin have it (:func:`counted_shares`).
+    drawn, tail : of each bin: how many of its documents are correct in one row that was drawn, and the failure
+        probability of each end.
 
-    >>> share = np.repeat([0.6, 0.8, 1.0], 100)  # five rows each
-    >>> drawn = np.tile([1, 1, 1, 1, 0], 60)
-    >>> low, high = document_intervals(share, drawn, np.zeros(300, dtype=int), np.array([0.025]))
+    >>> share, count, place = np.array([0.6, 0.8, 1.0]), np.array([100.0, 100.0, 100.0]), np.zeros(3, dtype=int)
+    >>> low, high = document_intervals(share, count, place, np.array([240.0]), np.array([0.025]))
     >>> low.round(3), high.round(3)
     (array([0.769]), array([0.833]))
     """
-    counts = np.broadcast_to(counts, len(share))
-    n = np.bincount(place, counts, len(tail))
-    low, high = binomial_interval(np.bincount(place, counts * drawn, len(tail)), np.maximum(n, 1), tail / 2)
-    (at, share), which = _distinct(place, share)
-    counts = np.bincount(which, counts)
-    low = np.maximum(low, _bet_low(share, counts, at, n, tail / 2))
-    high = np.minimum(high, 1 - _bet_low(1 - share, counts, at, n, tail / 2))
+    n = np.asarray(np.bincount(place, count, len(tail)), dtype=np.float64)
+    low, high = binomial_interval(drawn, np.maximum(n, 1), tail / 2)
+    low = np.maximum(low, _bet_low(share, count, place, n, tail / 2))
+    high = np.minimum(high, 1 - _bet_low(1 - share, count, place, n, tail / 2))
     # If both bounds hold, low <= high; if not, the interval is wrong in either order.
     low, high = np.minimum(low, high), np.maximum(low, high)
     return np.where(n == 0, 0.0, low), np.where(n == 0, 1.0, high)
 
 
-def document_p_value(share: Floats, counts: Floats, drawn: float, mean: float, alpha: float) -> float:
-    """Return a p-value of the hypothesis that the mean share of documents is at most `mean`; `drawn` are correct."""
+def counted_shares(share: Floats, place: Ints) -> tuple[Floats, Floats, Ints]:
+    """Return the distinct shares of each bin, how many documents have them, and the bins: few shares are distinct."""
+    pairs, count = np.unique(place + 1j * share, return_counts=True)
+    return pairs.imag, count.astype(np.float64), pairs.real.astype(np.int64)
+
+
+def document_p_values(share: Floats, count: Floats, place: Ints, drawn: Floats, mean: float, alpha: float) -> Floats:
+    """Return the p-value, for each bin, of the hypothesis that its mean share is at most `mean`.
+
+    alpha : the level of the test, which chooses the stakes. The other arguments are as in :func:`document_intervals`.
+    """
     from scipy import special
 
-    n = np.array([counts.sum()])
-    one_row = special.betainc(drawn, n[0] - drawn + 1, mean) if drawn > 0 else 1.0
-    at = np.zeros(len(share), dtype=np.int64)
-    bet = np.exp(-_log_capital(share, counts, at, np.array([mean]), _stakes(n, np.array([alpha / 2]))))
-    return float(min(1.0, 2 * min(one_row, bet[0])))
+    n = np.asarray(np.bincount(place, count, len(drawn)), dtype=np.float64)
+    one_row = np.where(drawn > 0, special.betainc(np.maximum(drawn, 1), n - drawn + 1, mean), 1.0)
+    stakes = _stakes(n, np.full(len(n), alpha / 2))
+    bet = np.exp(-_log_capital(share, count, place, np.full(len(n), mean), stakes))
+    return np.asarray(np.minimum(1.0, 2 * np.minimum(one_row, bet)))
 
 
 def _stakes(n: Floats, tail: Floats) -> Floats:
-    return np.minimum(_STAKES[:, None] * np.sqrt(-2 * np.log(tail) / np.maximum(n, 1)), _LARGEST_STAKE)
+    return np.asarray(np.minimum(_STAKES[:, None] * np.sqrt(-2 * np.log(tail) / np.maximum(n, 1)), _LARGEST_STAKE))
 
 
-def _log_capital(share: Floats, counts: Floats, place: Ints, mean: Floats, stakes: Floats) -> Floats:
+def _log_capital(share: Floats, count: Floats, place: Ints, mean: Floats, stakes: Floats) -> Floats:
     """Return the logarithm of the average capital of each bin, if its mean share is `mean`."""
     gain = share / mean[place] - 1
-    logs = np.stack([np.bincount(place, counts * np.log1p(stake[place] * gain), len(mean)) for stake in stakes])
-    return np.logaddexp.reduce(logs) - np.log(len(stakes))
+    logs = np.stack([np.bincount(place, count * np.log1p(stake[place] * gain), len(mean)) for stake in stakes])
+    return np.asarray(np.logaddexp.reduce(logs) - np.log(len(stakes)))
 
 
-def _bet_low(share: Floats, counts: Floats, place: Ints, n: Floats, tail: Floats) -> Floats:
+def _bet_low(share: Floats, count: Floats, place: Ints, n: Floats, tail: Floats) -> Floats:
     """Return the largest mean share that is rejected, for which the capital is 1/tail; it falls with the mean."""
-    low, high = np.zeros(len(n)), np.bincount(place, counts * share, len(n)) / np.maximum(n, 1)
+    low, high = np.zeros(len(n)), np.bincount(place, count * share, len(n)) / np.maximum(n, 1)
     stakes, has_some = _stakes(n, tail), high > 0
     for _ in range(50):
         middle = np.where(has_some, (low + high) / 2, 0.5)
-        is_rejected = _log_capital(share, counts, place, middle, stakes) >= -np.log(tail)
+        is_rejected = _log_capital(share, count, place, middle, stakes) >= -np.log(tail)
         low, high = np.where(is_rejected, middle, low), np.where(is_rejected, high, middle)
     return np.where(has_some, low, 0.0)
-
-
-def _distinct(place: Ints, share: Floats) -> tuple[tuple[Ints, Floats], Ints]:
-    """Return the distinct pairs of place and share, and which one each document has."""
-    pairs, which = np.unique(place + 1j * share, return_inverse=True)
-    return (pairs.real.astype(np.int64), pairs.imag), which

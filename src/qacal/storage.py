@@ -52,7 +52,7 @@ T = TypeVar("T")
 Plain: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
-SCHEMA = 6
+SCHEMA = 7
 MODEL = "model.json"
 MODEL_SET = "models.json"
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from qacal import Paths, StepBinning
-from qacal.guarantee import binomial_interval, document_intervals
+from qacal import Paths, StepBinning, Tally, certified_threshold
+from qacal.guarantee import binomial_interval, counted_shares, document_intervals
 from tests.sizes import sized
-from tests.theory.lab import assert_breaks, assert_holds, at_most
+from tests.theory.lab import assert_breaks, assert_holds, at_most, failure_rate
 
 ALPHA, DEPTH, STEP = 0.1, 2, 0.25
 SCORES = np.array([0.2, 0.4, 0.7, 0.9])
@@ -99,7 +99,8 @@ def intervals(rng, trials, documents, size, mean, correlation, tail):
     """Return the intervals of independent bins, a trial each."""
     share = shares(rng, trials * documents, size, mean, correlation)
     place = np.repeat(np.arange(trials), documents)
-    return document_intervals(share, rng.random(len(share)) < share, place, np.full(trials, tail))
+    drawn = np.bincount(place, rng.random(len(share)) < share)
+    return document_intervals(*counted_shares(share, place), drawn, np.full(trials, tail))
 
 
 @pytest.mark.parametrize("mean", [0.02, 0.5, 0.9])
@@ -115,7 +116,8 @@ def test_each_end_fails_no_more_often_than_its_tail(mean, correlation):
 def test_rows_in_place_of_documents_break_one_bin():
     """Documents of five equal rows, each of which counts as a document."""
     share = np.repeat(shares(np.random.default_rng(7), 2000 * 60, 1, 0.5, 1), 5)
-    low, high = document_intervals(share, share, np.repeat(np.arange(2000), 300), np.full(2000, 0.1))
+    place = np.repeat(np.arange(2000), 300)
+    low, high = document_intervals(*counted_shares(share, place), np.bincount(place, share), np.full(2000, 0.1))
     assert (low > 0.5).mean() > at_most(0.1, 2000)
     assert (high < 0.5).mean() > at_most(0.1, 2000)
 
@@ -133,3 +135,37 @@ def test_intervals_cost_little_where_rows_agree_and_gain_much_where_they_do_not(
     assert width(5, 0.3) < 0.95 * one_row
     assert width(5, 0) < 0.7 * one_row
     assert width(20, 0) < 0.5 * one_row
+
+
+# Thresholds: whatever the score, the accuracy misses the target of 0.8 by a hair.
+
+
+def certifies(rng, *, has_ids=True, groups=None):
+    ids = np.repeat(np.arange(120), rng.choice([1, 4, 20], 120))
+    luck = np.where(rng.random(len(ids)) < 0.6, rng.random(120)[ids], rng.random(len(ids)))
+    score = rng.choice(np.arange(1, 11) / 10, len(ids))
+    labels = None if groups is None else rng.integers(0, groups, len(ids))
+    options = {"ids": ids} if has_ids else {}
+    return certified_threshold(luck < 0.7999, score, accuracy=0.8, alpha=ALPHA, groups=labels, **options).is_certified
+
+
+def test_a_target_that_is_missed_is_seldom_certified():
+    assert_holds(certifies, ALPHA, 400)
+    assert_holds(lambda rng: certifies(rng, groups=3), ALPHA, 400)
+    assert_breaks(lambda rng: certifies(rng, has_ids=False), ALPHA, 400)
+
+
+def test_all_rows_of_documents_certify_more_than_one_row_of_each():
+    """Documents of ten fields, of which a threshold of 0.5 accepts half."""
+
+    def found(rng, is_one):
+        ids = np.repeat(np.arange(70), 1 if is_one else 10)
+        score = rng.choice([0.2, 0.7], len(ids))
+        others = Tally.of(score, rng.random(len(ids)) < np.where(score > 0.5, 0.9, 0.4))
+        chosen = certified_threshold(
+            rng.random(len(ids)) < np.where(score > 0.5, 0.9, 0.4), score, accuracy=0.8, ids=ids, others=others
+        )
+        return chosen.is_certified
+
+    assert failure_rate(lambda rng: found(rng, is_one=False), 40) > 0.9
+    assert failure_rate(lambda rng: found(rng, is_one=True), 40) < 0.8

@@ -13,6 +13,7 @@ from qacal.errors import InputError
 from qacal.guarantee import (
     Certificate,
     check_alpha,
+    counted_shares,
     document_certificates,
     document_intervals,
     fixed_certificate,
@@ -98,16 +99,22 @@ def _certified_documents(
     alpha: float, levels: list[Tally], tops: Floats, ancestry: Lineage, *, is_tree: bool
 ) -> tuple[Certificate, tuple[Floats, Floats]]:
     """Return the certificate and the intervals of documents, for tallies of :func:`by_document`."""
-    certificates = document_certificates(alpha, [groups * len(tops) for groups in _possible_groups(levels, is_tree)])
+    # All nodes of a tree, or the values of a column.
+    columns = [level.grouping for level in levels]
+    possible = [
+        1 if column is None else 2**depth if is_tree else len(np.unique(column.code))
+        for depth, column in enumerate(columns)
+    ]
+    certificates = document_certificates(alpha, [groups * len(tops) for groups in possible])
     tail = np.repeat([certificates[depth].tail for depth in ancestry.depth.tolist()], len(tops))
-    found = [(level.wt[at], level.block[at], place) for level, at, place in places_between(tops, levels, ancestry)]
+    found = [
+        (level.wt[at], np.asarray(level.block)[at], place)
+        for level, at, place in places_between(tops, levels, ancestry)
+    ]
     share, document, place = (np.concatenate(columns) for columns in zip(*found, strict=True))
-    return certificates[-1], document_intervals(share, drawn_labels(share, document.view(np.uint64)), place, tail)
-
-
-def _possible_groups(levels: list[Tally], is_tree: bool) -> list[int]:
-    """Return the number of groups of each level: all nodes of a tree, or the values of a column."""
-    return [1] + [2**depth if is_tree else len(np.unique(levels[1].grouping.code)) for depth in range(1, len(levels))]
+    labels = drawn_labels(share, document.view(np.uint64))
+    drawn = np.asarray(np.bincount(place, labels, len(tail)), dtype=np.float64)
+    return certificates[-1], document_intervals(*counted_shares(share, place), drawn, tail)
 
 
 def corrected(score: Floats, right: Floats, weight: Floats) -> Floats:

@@ -13,6 +13,7 @@ from qacal.metrics.ranking import doubt_of
 from qacal.model.base import BaseModel, Progress
 from qacal.model.evaluating import collect
 from qacal.model.model import QACalibrator
+from qacal.parameters import shown
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading
 from qacal.thresholds.certified import CertifiedThreshold, certified_threshold, lower_targets, target_accuracy
@@ -28,6 +29,7 @@ class Goal:
     accuracy, wrong, abstain : pass accuracy, or both costs.
     alpha : the probability that the target is missed.
     per_group : a threshold for each of the model's groups, with alpha divided by their number.
+    groups : instead, a threshold for each value of this column of the records.
     """
 
     accuracy: float | None = None
@@ -35,6 +37,7 @@ class Goal:
     per_group: bool = False
     wrong: float | None = None
     abstain: float | None = None
+    groups: str | None = None
 
     def __post_init__(self) -> None:
         check_alpha(self.alpha)
@@ -43,10 +46,15 @@ class Goal:
             raise InputError("give an accuracy (such as 0.9), or both costs (wrong and abstain) and no accuracy.")
         if not costs:
             target_accuracy(self.accuracy)
-        elif self.per_group:
+        elif self.per_group or self.groups is not None:
             raise InputError(
-                "costs (wrong and abstain) give one threshold for all groups. Leave out --per-group (in Python: "
-                "per_group=True), or give an accuracy instead of the costs."
+                "costs (wrong and abstain) give one threshold for all groups. Leave out --per-group and --groups (in "
+                "Python: per_group, groups), or give an accuracy instead of the costs."
+            )
+        if self.groups is not None and (self.per_group or not isinstance(self.groups, str)):
+            raise InputError(
+                f"groups is {shown(self.groups)}; expected the name of a column, without --per-group (in Python: "
+                "per_group=True), which uses the groups of the model."
             )
 
 
@@ -62,7 +70,9 @@ def choices(
     """Return the choice for a model (under None), or for each model of a set."""
     if goal.per_group and any(not one.describe_groups() for one in model._models.values()):
         raise InputError("this model has no groups; leave out --per-group (in Python: per_group=True).")
-    rows = collect(records, reading, model, None, model._by, allow_other_source=allow_other_source, progress=progress)
+    rows = collect(
+        records, reading, model, goal.groups, model._by, allow_other_source=allow_other_source, progress=progress
+    )
     return {
         value: _choice(one, rows.columns(value), goal, "" if value is None else f"{model._by} {value}: ")
         for value, one in model._models.items()
@@ -85,18 +95,21 @@ def _choice(model: QACalibrator, rows: dict[str, Any], goal: Goal, where: str) -
         warnings.warn(f"{where}{doubt.text}", QacalWarning, stacklevel=2)
     if goal.wrong is not None and goal.abstain is not None:
         return cheapest_threshold(correct, calibrated, wrong=goal.wrong, abstain=goal.abstain, ids=ids)
+    others = model.fit_record_.outlooks()
+    if goal.groups is not None:  # the fit knows its own groups, and these are others
+        others = replace(others, groups={})
     certify = partial(
         certified_threshold,
         correct,
         calibrated,
-        groups=rows["groups"] if goal.per_group else None,
+        groups=rows["groups"] if goal.per_group or goal.groups is not None else None,
         known_groups=[group.group for group in model.describe_groups()] if goal.per_group else None,
         ids=ids,
-        others=model.fit_record_.outlooks(),
+        others=others,
     )
-    threshold = certify(accuracy=target_accuracy(goal.accuracy), alpha=goal.alpha)
+    threshold = replace(certify(accuracy=target_accuracy(goal.accuracy), alpha=goal.alpha), column=goal.groups)
     if threshold.is_certified:
         return threshold
     lower = lower_targets(threshold.accuracy)
-    others = tuple(certify(accuracy=target, alpha=goal.alpha / len(lower)) for target in lower)
-    return replace(threshold, reachable=others)
+    reachable = tuple(certify(accuracy=target, alpha=goal.alpha / len(lower)) for target in lower)
+    return replace(threshold, reachable=reachable)

@@ -222,7 +222,9 @@ class QACalibrator(HasParameters, BaseModel):
         require_known_origin(batch, self.origins_, allow_other_source, uses_labels=uses_labels)
         with self.pipeline_.vectors.telling(progress):
             rows = self.pipeline_.rows(batch)
-        return self._evidence(rows, batch.confidence).to_polars()
+        rule = self.decision_rule_
+        values = None if rule is None or rule.column is None else batch.listed(rule.column)
+        return self._evidence(rows, batch.confidence, values).to_polars()
 
     def _evidence_of_arrays(
         self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None
@@ -231,9 +233,9 @@ class QACalibrator(HasParameters, BaseModel):
         stated = unit_values(confidence, "confidence")
         return self._evidence(self.pipeline_.rows_from_arrays(stated, groups, vectors, ids), stated)
 
-    def _evidence(self, rows: Rows, stated: Floats) -> Evidence:
+    def _evidence(self, rows: Rows, stated: Floats, values: list[Any] | None = None) -> Evidence:
         evidence = replace(self.pipeline_.calibrator.maps_.explain(rows), confidence=stated)
-        return evidence if self.decision_rule_ is None else self.decision_rule_.decide(evidence)
+        return evidence if self.decision_rule_ is None else self.decision_rule_.decide(evidence, values)
 
     def predict(self, records: Any, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None) -> Floats:
         """Return the calibrated confidence of each row as an array.
@@ -275,6 +277,7 @@ class QACalibrator(HasParameters, BaseModel):
         accuracy: float | None = None,
         alpha: float = 0.1,
         per_group: bool = False,
+        groups: str | None = None,
         wrong: float | None = None,
         abstain: float | None = None,
         columns: Mapping[str, str] | None = None,
@@ -290,6 +293,8 @@ class QACalibrator(HasParameters, BaseModel):
         accuracy, alpha : the lowest threshold at which accepted answers have this accuracy, with probability
             1 - alpha; see :func:`qacal.certified_threshold`.
         per_group : one threshold for each group of the model.
+        groups : one threshold for each value of this column of the records, such as "field". To decide by it, new
+            records need the column, too.
         wrong, abstain : the two costs, for the cheapest threshold instead; see :func:`qacal.cheapest_threshold`.
         columns, percent, expressions, allow_other_source, on_fault, max_bad, progress : as in
             :meth:`calibrate`.
@@ -314,7 +319,7 @@ class QACalibrator(HasParameters, BaseModel):
         from qacal.model.choosing import Goal, choices
 
         self._require_fitted()
-        goal = Goal(accuracy, alpha, per_group, wrong, abstain)
+        goal = Goal(accuracy, alpha, per_group, wrong, abstain, groups)
         reading = self._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
         return choices(self, records, reading, goal, allow_other_source=allow_other_source, progress=progress)[None]
 
