@@ -37,6 +37,7 @@ NAMES = [
     "certified_threshold",
     "cheapest_threshold",
     "check",
+    "describe_documents",
     "embedder",
     "evaluate",
     "file_options",

@@ -14,7 +14,7 @@ COMMANDS = [
         "judge",
         "import",
     ),
-    *("check", "split", "fit", "apply", "explain", "evaluate", "report", "threshold", "groups"),
+    *("check", "split", "fit", "apply", "explain", "evaluate", "report", "threshold", "documents", "groups"),
     *("plan", "experiment", "embed", "export"),
 ]
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"

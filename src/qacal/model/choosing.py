@@ -79,17 +79,21 @@ def choices(
     }
 
 
+def require_unseen(model: QACalibrator, ids: Any, questions: Any, remedy: str, where: str = "") -> None:
+    """Raise if the model was fitted on some of these questions."""
+    shared = model.fit_record_.known(ids, questions)
+    if shared:
+        raise InputError(
+            f"{where}the model was fitted on some of these questions: {shared} of the "
+            f"{len(model.fit_record_.questions)} that it stores are here. It looks better on them than it is; {remedy}."
+        )
+
+
 def _choice(model: QACalibrator, rows: dict[str, Any], goal: Goal, where: str) -> Choice:
     calibrated, correct, ids = rows["calibrated"], rows["correct"], rows["ids"]
     if not len(correct):
         raise InputError(f"{where}there are no rows to choose a threshold on.")
-    shared = model.fit_record_.known(ids, rows["questions"])
-    if shared:
-        raise InputError(
-            f"{where}the model was fitted on some of these questions: {shared} of the "
-            f"{len(model.fit_record_.questions)} that it stores are here. It looks better on them than it is; choose a "
-            "threshold on other questions."
-        )
+    require_unseen(model, ids, rows["questions"], "choose a threshold on other questions", where)
     doubt = doubt_of(correct, rows["confidence"], questions=None if ids is None else len({*ids}))
     if doubt is not None and doubt.kind == "opposite":
         warnings.warn(f"{where}{doubt.text}", QacalWarning, stacklevel=2)
