@@ -84,7 +84,7 @@ def documents_frame(
     known = collect(labelled, labelled_reading, model, None, None, **options).columns()
     rows = Gathered()
     for batch, evidence in model._explained_batches(records, reading, **options):
-        names = batch.listed("id") if reading.name("id") in batch.table.names else batch.question
+        names = batch.listed("id") if reading.name("id") in batch.table.names else batch.asked
         rows.add(ids=batch.ids, names=names, calibrated=evidence["calibrated"].to_numpy())
     if known["ids"] is None or "ids" not in rows:
         raise InputError("both files need a column id (or question) that tells which rows belong to one document.")
