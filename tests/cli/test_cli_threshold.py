@@ -200,7 +200,7 @@ def test_repeated_questions_and_strange_groups_are_reported(folder, tmp_path):
     rows += [{**row, "topic": "chess"} for row in answers(50, seed=8)]
     pl.DataFrame(rows).write_parquet(tmp_path / "rows.parquet")
     printed = ok("threshold", folder / "model", tmp_path / "rows.parquet", "--accuracy", "0.8", "--per-group")
-    assert "so each is a document; there are 650." in printed
+    assert "(650 documents)" in printed
     assert "50 rows are in no group" in printed
 
 

@@ -169,13 +169,13 @@ def _line(part: Certification) -> tuple[str, ...]:
 
 
 def _remarks(certified: CertifiedThreshold) -> list[str]:
+    from qacal.guarantee import FOR_ONE_ROW
     from qacal.thresholds.outlook import fewest_rows
 
     out = []
     if any(part.threshold is None for part in certified.parts):
         is_by_document = certified.documents is not None
-        # Each of the two tests of documents has half of alpha.
-        least = fewest_rows(certified.accuracy, certified.parts[0].alpha / (2 if is_by_document else 1))
+        least = fewest_rows(certified.accuracy, certified.parts[0].alpha * (FOR_ONE_ROW if is_by_document else 1))
         what = "documents with accepted rows" if is_by_document else "accepted rows"
         out.append(f"At least {least:,} {what} are needed, even if all of them are correct.")
         outlooks = {part.outlook for part in certified.parts if part.threshold is None}
@@ -184,8 +184,8 @@ def _remarks(certified: CertifiedThreshold) -> list[str]:
         out += [f"{outlook}: {means}" for outlook, means in _OUTLOOKS.items() if outlook in outlooks]
     if certified.documents is not None:
         out.append(
-            f"Some ids have several rows, so each is a document; there are {certified.documents:,}. The accuracy is "
-            "that of a random accepted row of a random document."
+            f"Some ids have several rows, so rows with one id count as a document ({certified.documents:,} documents). "
+            "The accuracy is that of a random accepted row of a random document."
         )
     if certified.pilot_rows:
         out.append(f"{certified.pilot_rows:,} other rows chose where to start: this model stores too little for that.")

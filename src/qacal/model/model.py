@@ -222,9 +222,16 @@ class QACalibrator(HasParameters, BaseModel):
         require_known_origin(batch, self.origins_, allow_other_source, uses_labels=uses_labels)
         with self.pipeline_.vectors.telling(progress):
             rows = self.pipeline_.rows(batch)
-        rule = self.decision_rule_
-        values = None if rule is None or rule.column is None else batch.listed(rule.column)
-        return self._evidence(rows, batch.confidence, values).to_polars()
+        return self._evidence(rows, batch.confidence, self._decided_by(batch)).to_polars()
+
+    def _decided_by(self, batch: Batch) -> list[Any] | None:
+        """Return the values of the column that thresholds depend on; None if they depend on none."""
+        column = None if self.decision_rule_ is None else self.decision_rule_.column
+        if column is None:
+            return None
+        remedy = "The threshold of this model depends on it (qacal threshold --groups)."
+        batch.table.require(batch.reading.name(column), remedy)
+        return batch.listed(column)
 
     def _evidence_of_arrays(
         self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None

@@ -48,6 +48,7 @@ class Realised:
     is_about_all : whether the guarantee is about all future answers, not only about the calibration rows.
     left_out : test rows left out because their question has another row.
     intervals : number of intervals of the fit, with or without test rows; bins without any row do not count.
+    is_by_document : whether the guarantee is about documents, of which one row in each bin is counted.
     """
 
     group: tuple[Any, ...]
@@ -66,6 +67,7 @@ class Realised:
     is_about_all: bool
     left_out: int
     intervals: int
+    is_by_document: bool
 
     @property
     def error(self) -> Floats:
@@ -141,6 +143,7 @@ def realised_errors(maps: BinMaps, bins: Ints, levels: Ints, correct: Floats, id
         is_about_all=maps.certificate.is_about_all,
         left_out=int(len(correct) - (levels[kept, 0] >= 0).sum()),
         intervals=int(((rows > 0) | (maps.rows > 0)).sum()),
+        is_by_document=maps.certificate.is_by_document,
     )
 
 
@@ -181,7 +184,8 @@ class Promise:
     """What the bins of a fit guarantee.
 
     alpha : probability that any interval is wrong.
-    rows : number of certifying rows.
+    rows : number of certifying rows; of a document, one in each bin.
+    is_by_document : whether the guarantee is about documents.
     certified : half of the test rows are in bins with a certified error of at most this.
     largest : the largest certified error of any bin.
     """
@@ -190,6 +194,7 @@ class Promise:
     rows: int
     certified: float
     largest: float
+    is_by_document: bool
 
 
 def promise_of(gathered: Gathered, maps: BinMaps) -> Promise:
@@ -206,6 +211,7 @@ def promise_of(gathered: Gathered, maps: BinMaps) -> Promise:
         rows=int(maps.rows[:root].sum()) + (root - 1 if maps.is_jittered else 0),
         certified=float(np.median(bounds[gathered.column("bins")])),
         largest=float(bounds[first:][is_used].max(initial=0.0)),
+        is_by_document=maps.certificate.is_by_document,
     )
 
 
