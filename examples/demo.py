@@ -120,9 +120,9 @@ def _certificate(model: qacal.QACalibrator, applied: pl.DataFrame) -> str:
     text = (
         f"Certified on {model.rows_} rows (with probability 90%), on which qacal was not trained: for half of the "
         f"answers, the accuracy of similar answers is within {bound:.2f} of the calibrated probability. A group of "
-        "questions has intervals of its own if it has 250 certifying rows, which takes about 1,250 labelled rows in that group. The "
-        f"largest of the {len(groups)} groups here has {groups[0].rows}, so the intervals here are about all "
-        "questions together, not about one group."
+        "questions has intervals of its own if it has 250 certifying rows, which takes about 1,250 labelled rows in "
+        f"that group. The largest of the {len(groups)} groups here has {groups[0].rows}, so the intervals here are "
+        "about all questions together, not about one group."
     )
     return _wrapped(text)
 

@@ -38,6 +38,7 @@ NAMES = [
     "certified_threshold",
     "cheapest_threshold",
     "check",
+    "describe_documents",
     "embedder",
     "evaluate",
     "file_options",

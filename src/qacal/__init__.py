@@ -32,6 +32,7 @@ _HOME = {
     "certified_threshold": "thresholds.certified",
     "cheapest_threshold": "thresholds.costs",
     "threshold_curve": "thresholds.curve",
+    "describe_documents": "model.documents",
     "GroupSummary": "model.groups",
     "QACalibrationClassifier": "classifier",
     "ReliabilityDisplay": "metrics.reliability",

@@ -2,7 +2,8 @@ r"""Guarantees: the interval of every bin, and the certificate that covers all i
 
 A certificate is made during the fit, from the certifying rows: an interval for the accuracy of each bin, all of them
 correct at once with probability :math:`1 - \alpha`. It holds for tied scores, soft targets and weights. It assumes
-that rows are independent (one per question), that the groups were fixed without them, and that labels are true.
+that rows are independent (one per question), that the groups were fixed without them, and that labels are true. If
+ids repeat (the fields of a document), :class:`~qacal.StepBinning` counts documents instead, which must be independent.
 :mod:`qacal.planning` predicts the width before any row is seen.
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.parameters import Between, is_number, shown
-from qacal.tally.arrays import ArrayLike, Floats
+from qacal.tally.arrays import ArrayLike, Floats, Ints
 
 # A smaller alpha, divided among many statements and inverted, would underflow.
 _SMALLEST_ALPHA = 1e-100
@@ -38,12 +39,15 @@ class Certificate:
         for bins and groups that do not depend on any calibration row.
     statements : the number of two-sided statements that share alpha.
     grid : the number of declared confidence values; None if the observed values are the grid.
+    is_by_document : rows of one id may depend on each other, and the accuracy is that of a random row of a random
+        document, among the documents with rows in the bin.
     """
 
     kind: Literal["uniform", "conditional", "distinct", "fixed"]
     alpha: Annotated[float, Between(_SMALLEST_ALPHA, 1)]
     statements: Annotated[float, Between(1, np.inf)]
     grid: int | None = None
+    is_by_document: bool = False
 
     @property
     def tail(self) -> float:
@@ -115,6 +119,19 @@ def fixed_certificate(alpha: float, occupied: list[int]) -> Certificate:
     return Certificate("fixed", alpha, float(len(occupied) * max(occupied)))
 
 
+def document_certificates(alpha: float, possible: list[int]) -> list[Certificate]:
+    r"""Return the certificate of each level for documents: independent of each other, with rows that may not be.
+
+    possible : for each level of groups, the number of its bins, with or without rows.
+
+    With :math:`D` levels and :math:`M_d` bins in level :math:`d`, an interval of that level is one of :math:`D M_d`
+    statements. All bins count here, not only those with rows: given the bins of all rows of a document, its rows in one
+    of them are no longer a draw from that bin, so the number of bins with rows must not narrow an interval.
+    """
+    check_alpha(alpha)
+    return [Certificate("fixed", alpha, float(len(possible) * bins), is_by_document=True) for bins in possible]
+
+
 # Intervals for the mean of one bin, each end wrong with a probability of at most `tail`. Which one is valid depends on
 # the rows: 0/1 labels of one probability, of differing probabilities, soft targets, or weighted rows. All hold for
 # every number of rows, without approximation.
@@ -155,7 +172,7 @@ def _count_intervals(right: Floats, rows: Floats, tail: float, is_mixed: bool) -
     return low[which], high[which]
 
 
-def binomial_interval(right: Floats, rows: Floats, tail: float) -> tuple[Floats, Floats]:
+def binomial_interval(right: Floats, rows: Floats, tail: float | Floats) -> tuple[Floats, Floats]:
     r"""Return Clopper-Pearson intervals: each end is wrong with probability at most `tail`.
 
     For `rows` independent labels of one probability; `right` of them are 1. Exact for every number of rows.
@@ -231,3 +248,82 @@ def _solve_kl(mean: Floats, budget: Floats) -> Floats:
         low, high = np.where(outside, middle, low), np.where(outside, high, middle)
     # The outer end of the last bracket: rounding must not make the interval shorter.
     return np.where(mean <= 0, 0.0, low)
+
+
+# Documents: rows with one id, which may depend on each other in any way. In a bin, a document counts once, with the
+# share s_d of its rows that are correct. Shares of different documents are independent draws, and their mean is the
+# accuracy of a random row of a random document. Two bounds for this mean share the tail, 4 to 1:
+#
+# - One row of each document, drawn by a hash: 0/1 labels, so Clopper-Pearson. Best if the rows of a document agree.
+# - A bet on the shares: best if they vary less than labels do. Under the mean mu, a capital that is multiplied by
+#   1 + c (s_d / mu - 1) for each document has expectation 1, so it reaches 1/tail with probability tail at most
+#   (Markov). An average of such capitals over several c has expectation 1, too.
+
+# The stakes c, as powers of two times sqrt(2 log(1/tail) / n), the best stake if the shares have a variance of mu^2.
+_STAKES = 2.0 ** np.arange(-2, 5)
+_LARGEST_STAKE = 0.98
+# Documents often have one row in a bin. Then the bet gains nothing, so it gets the smaller part.
+FOR_ONE_ROW, FOR_BET = 0.8, 0.2
+
+
+def document_intervals(share: Floats, count: Floats, place: Ints, drawn: Floats, tail: Floats) -> tuple[Floats, Floats]:
+    """Return intervals for the mean share of each bin; a bin without documents gets (0, 1).
+
+    share, count, place : a share of correct rows, and how many documents of which bin have it (:func:`counted_shares`).
+    drawn, tail : of each bin: how many of its documents are correct in one row that was drawn, and the failure
+        probability of each end.
+
+    >>> share, count, place = np.array([0.6, 0.8, 1.0]), np.array([100.0, 100.0, 100.0]), np.zeros(3, dtype=int)
+    >>> low, high = document_intervals(share, count, place, np.array([240.0]), np.array([0.025]))
+    >>> low.round(3), high.round(3)
+    (array([0.767]), array([0.836]))
+    """
+    n = np.asarray(np.bincount(place, count, len(tail)), dtype=np.float64)
+    low, high = binomial_interval(drawn, np.maximum(n, 1), FOR_ONE_ROW * tail)
+    low = np.maximum(low, _bet_low(share, count, place, n, FOR_BET * tail))
+    high = np.minimum(high, 1 - _bet_low(1 - share, count, place, n, FOR_BET * tail))
+    # If both bounds hold, low <= high; if not, the interval is wrong in either order.
+    low, high = np.minimum(low, high), np.maximum(low, high)
+    return np.where(n == 0, 0.0, low), np.where(n == 0, 1.0, high)
+
+
+def counted_shares(share: Floats, place: Ints) -> tuple[Floats, Floats, Ints]:
+    """Return the distinct shares of each bin, how many documents have them, and the bins: few shares are distinct."""
+    pairs, count = np.unique(place + 1j * share, return_counts=True)
+    return pairs.imag, count.astype(np.float64), pairs.real.astype(np.int64)
+
+
+def document_p_values(share: Floats, count: Floats, place: Ints, drawn: Floats, mean: float, alpha: float) -> Floats:
+    """Return the p-value, for each bin, of the hypothesis that its mean share is at most `mean`.
+
+    alpha : the level of the test, which chooses the stakes. The other arguments are as in :func:`document_intervals`.
+    """
+    from scipy import special
+
+    n = np.asarray(np.bincount(place, count, len(drawn)), dtype=np.float64)
+    one_row = np.where(drawn > 0, special.betainc(np.maximum(drawn, 1), n - drawn + 1, mean), 1.0)
+    stakes = _stakes(n, np.full(len(n), FOR_BET * alpha))
+    bet = np.exp(-_log_capital(share, count, place, np.full(len(n), mean), stakes))
+    return np.asarray(np.minimum(1.0, np.minimum(one_row / FOR_ONE_ROW, bet / FOR_BET)))
+
+
+def _stakes(n: Floats, tail: Floats) -> Floats:
+    return np.asarray(np.minimum(_STAKES[:, None] * np.sqrt(-2 * np.log(tail) / np.maximum(n, 1)), _LARGEST_STAKE))
+
+
+def _log_capital(share: Floats, count: Floats, place: Ints, mean: Floats, stakes: Floats) -> Floats:
+    """Return the logarithm of the average capital of each bin, if its mean share is `mean`."""
+    gain = share / mean[place] - 1
+    logs = np.stack([np.bincount(place, count * np.log1p(stake[place] * gain), len(mean)) for stake in stakes])
+    return np.asarray(np.logaddexp.reduce(logs) - np.log(len(stakes)))
+
+
+def _bet_low(share: Floats, count: Floats, place: Ints, n: Floats, tail: Floats) -> Floats:
+    """Return the largest mean share that is rejected, for which the capital is 1/tail; it falls with the mean."""
+    low, high = np.zeros(len(n)), np.bincount(place, count * share, len(n)) / np.maximum(n, 1)
+    stakes, has_some = _stakes(n, tail), high > 0
+    for _ in range(50):
+        middle = np.where(has_some, (low + high) / 2, 0.5)
+        is_rejected = _log_capital(share, count, place, middle, stakes) >= -np.log(tail)
+        low, high = np.where(is_rejected, middle, low), np.where(is_rejected, high, middle)
+    return np.where(has_some, low, 0.0)

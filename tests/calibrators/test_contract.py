@@ -433,6 +433,9 @@ def test_refuses_by_name_and_place(calibrator):
 def test_repeated_questions_are_warned_of_where_it_certifies(calibrator):
     rng = np.random.default_rng(0)
     rows = {"confidence": rng.random(60), "correct": rng.integers(0, 2, 60), "ids": np.repeat(np.arange(30), 2)}
+    if calibrator.properties.counts_documents:
+        clone(calibrator).fit(**rows)
+        rows["sample_weight"] = np.ones(60)
     if calibrator.properties.is_certified:
         with pytest.warns(qacal.RepeatedQuestionsWarning, match="keep one row per question"):
             clone(calibrator).fit(**rows)

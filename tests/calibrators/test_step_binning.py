@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qacal import NO_GROUP, InputError, Paths, QACalibrationClassifier, StepBinning, Tally
+from qacal import NO_GROUP, InputError, Paths, QACalibrationClassifier, RepeatedQuestionsWarning, StepBinning, Tally
 from qacal.calibrators.step_binning import step_tops
-from qacal.guarantee import mean_intervals
+from qacal.guarantee import document_intervals, mean_intervals
 from qacal.partitions import KDTree
 from qacal.storage import flatten, unflatten
+from qacal.tally import ids as identity
+from qacal.tally.ids import drawn_labels, id_hashes
+from qacal.tally.tally import DOCUMENTS
 from tests.rebuilt import rebuilt
 from tests.sizes import examples
 
@@ -232,3 +235,96 @@ def test_rows_beyond_the_maps_below_are_those_of_the_slow_twin(depth):
         left[above[is_ancestor][-1] if is_ancestor.any() else 0] -= own[child]
     assert len(own) > depth
     np.testing.assert_array_equal(maps._without_descendants(own), np.maximum(left, 0.0))
+
+
+# Documents
+
+
+def slow_documents(rows, levels, n_groups, n_bins, rows_per_map, alpha):
+    """Return [answer, low, high, documents] of each row (h, t, id, nodes): each document is one row of each bin."""
+    inside = {}
+    for h, t, id_, nodes in rows:
+        for node in enumerate(nodes):
+            inside.setdefault(node, {}).setdefault((id_, slow_bin(h, n_bins)), []).append((h, t))
+    mapped = {node for node, documents in inside.items() if node[0] == 0 or len(documents) >= rows_per_map}
+    answers = []
+    for h, _, _, nodes in rows:
+        reads = [node for node in enumerate(nodes) if node in mapped][-1 if len(nodes) == levels else 0]
+        here = {id_: found for (id_, k), found in inside[reads].items() if k == slow_bin(h, n_bins)}
+        share = np.array([np.mean([t for _, t in found]) for found in here.values()])
+        blocks = identity.blocks(id_hashes(list(here), len(here)), DOCUMENTS).view(np.uint64)
+        tail = alpha / (2 * levels * n_bins * (1 if reads[0] == 0 else n_groups[reads[0]]))
+        low, high = (
+            float(end[0])
+            for end in document_intervals(
+                share,
+                np.ones(len(share)),
+                np.zeros(len(share), dtype=np.int64),
+                np.array([drawn_labels(share, blocks).sum()]),
+                np.array([tail]),
+            )
+        )
+        mean = np.mean([np.mean([score for score, _ in found]) for found in here.values()])
+        answers.append([min(max(mean, low), high), low, high, len(here)])
+    return np.array(answers)
+
+
+@examples(40)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(2, 100),
+    kind=st.sampled_from(["tree", "flat", "none"]),
+    n_bins=st.sampled_from([1, 4, 20]),
+    is_soft=st.booleans(),
+)
+def test_documents_are_those_of_the_definition(seed, n, kind, n_bins, is_soft):
+    rng = np.random.default_rng(seed)
+    h, ids = rng.integers(0, 21, n) / 20, rng.integers(0, max(n // 4, 1), n)
+    t = rng.integers(0, 3, n) / 2 if is_soft else rng.integers(0, 2, n)
+    label = rng.integers(0, 2**DEPTH, n)
+    exits = np.full(n, DEPTH + 1)
+    groups = {"tree": Paths(label, exits, DEPTH), "flat": label, "none": None}[kind]
+    levels = {"tree": DEPTH + 1, "flat": 2, "none": 1}[kind]
+    n_groups = {depth: 2**depth if kind == "tree" else len(np.unique(label)) for depth in range(levels)}
+    model = StepBinning(step=1 / n_bins, rows_per_map=5, alpha=0.2).fit(h, t, groups=groups, ids=ids)
+    if len(np.unique(ids)) == n:
+        return
+    nodes = [nodes_of(kind, int(one), DEPTH + 1) for one in label]
+    rows = list(zip(h.tolist(), t.tolist(), ids.tolist(), nodes, strict=True))
+    evidence = model.explain(h, groups=groups)
+    found = np.column_stack([evidence.calibrated, evidence.low, evidence.high, evidence.rows])
+    np.testing.assert_allclose(found, slow_documents(rows, levels, n_groups, n_bins, 5, 0.2), atol=1e-9)
+
+
+def test_documents_in_other_orders_and_added_tallies_are_the_same():
+    rng = np.random.default_rng(0)
+    h, y, ids, groups = rng.random(400), rng.random(400) < 0.7, np.repeat(np.arange(100), 4), rng.integers(0, 3, 400)
+    options = {"step": 0.2, "rows_per_map": 50}
+    one = StepBinning(**options).fit(h, y, ids=ids, groups=groups).maps_
+    order = rng.permutation(400)
+    two = StepBinning(**options).fit(h[order], y[order], ids=ids[order], groups=groups[order]).maps_
+    # The rows of a document may be in two batches.
+    first, second = order[:130], order[130:]
+    parts = [
+        Tally.of(h[part], y[part], ids=ids[part], groups=groups[part], n_blocks=DOCUMENTS) for part in (first, second)
+    ]
+    three = StepBinning(**options).fit_tally(parts[0] + parts[1]).maps_
+    for other in (two, three):
+        for name in ("value", "low", "high", "rows"):
+            np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=1e-12)
+    assert one.certificate.is_by_document
+
+
+def test_ids_that_do_not_repeat_change_nothing():
+    rng = np.random.default_rng(0)
+    h, y = rng.random(300), rng.random(300) < 0.7
+    plain, named = StepBinning().fit(h, y).maps_, StepBinning().fit(h, y, ids=np.arange(300)).maps_
+    np.testing.assert_array_equal(plain.low, named.low)
+    assert not named.certificate.is_by_document
+
+
+def test_documents_need_ids_in_the_tally():
+    """A tally that only knows that ids repeat, and not whose rows are in a cell, is warned of."""
+    tally = Tally.of([0.5, 0.6, 0.7], [1, 0, 1], ids=[1, 1, 2])
+    with pytest.warns(RepeatedQuestionsWarning):
+        StepBinning().fit_tally(tally)

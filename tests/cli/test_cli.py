@@ -383,6 +383,7 @@ def test_warnings_are_sentences(tmp_path):
     rows = [{**row, "id": f"q{number // 2}"} for number, row in enumerate(answers(400))]
     pl.DataFrame(rows).write_parquet(tmp_path / "a.parquet")
     command = [Path(sys.executable).with_name("qacal"), "fit", tmp_path / "a.parquet", "-o", tmp_path / "model"]
+    command += ["--calibrator", "tree-binning"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "Note: some ids have several rows" in done.stderr
     assert ".py:" not in done.stderr

@@ -15,7 +15,7 @@ COMMANDS = [
         "import",
         "agree",
     ),
-    *("check", "split", "fit", "apply", "explain", "evaluate", "report", "threshold", "groups"),
+    *("check", "split", "fit", "apply", "explain", "evaluate", "report", "threshold", "documents", "groups"),
     *("plan", "experiment", "embed", "export"),
 ]
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"

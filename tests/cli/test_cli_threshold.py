@@ -145,7 +145,7 @@ def test_what_cannot_be_certified_comes_with_a_menu_of_what_can(folder):
 def test_costs_by_group_are_refused_for_what_they_are(folder):
     command = ("threshold", folder / "model", folder / "labelled.parquet", "--wrong", "5", "--abstain", "1")
     said = " ".join(run(*command, "--per-group")[2].split())
-    assert "costs (wrong and abstain) give one threshold for all groups. Leave out --per-group, or" in said
+    assert "costs (wrong and abstain) give one threshold for all groups. Leave out --per-group and --groups, or" in said
 
 
 @pytest.mark.parametrize(("label", "code"), [(1, 0), (0, 1)])
@@ -204,7 +204,7 @@ def test_repeated_questions_and_strange_groups_are_reported(folder, tmp_path):
     rows += [{**row, "topic": "chess"} for row in answers(50, seed=8)]
     pl.DataFrame(rows).write_parquet(tmp_path / "rows.parquet")
     printed = ok("threshold", folder / "model", tmp_path / "rows.parquet", "--accuracy", "0.8", "--per-group")
-    assert "100 rows left out" in printed
+    assert "(650 documents)" in printed
     assert "50 rows are in no group" in printed
 
 

@@ -139,9 +139,29 @@ def test_rows_without_id_and_question_cannot_be_told(model):
     assert model.choose_threshold(nameless, accuracy=0.9).is_certified
 
 
-def test_several_rows_of_a_question_count_once(model):
+def test_rows_of_a_question_are_a_document(model):
     found = model.choose_threshold(NEW + [{**row, "confidence": 0.6} for row in NEW], accuracy=0.9)
-    assert (found.dropped, found.rows) == (2000, 2000)
+    assert (found.parts[0].documents, found.rows) == (2000, 4000)
+
+
+def test_a_threshold_for_each_value_of_a_column(own, tmp_path):
+    fields = [{**row, "field": "name" if row["correct"] or at % 9 else "sum"} for at, row in enumerate(NEW)]
+    found = own.choose_threshold(fields, accuracy=0.8, groups="field")
+    assert found.thresholds["name"] is not None
+    assert found.thresholds["sum"] is None
+    own.set_threshold(found).save(tmp_path / "model")
+    loaded = qacal.load(tmp_path / "model", warm=True)
+    pair = [{**NEW[0], "confidence": 0.95, "field": field} for field in ("name", "sum", "other", None)]
+    rows = loaded.calibrate(pair)
+    assert [row["threshold"] for row in rows] == [found.thresholds["name"], None, None, None]
+    assert [row["decision"] for row in rows][1:] == ["abstain"] * 3
+    with pytest.raises(InputError, match="no column 'field'"):
+        loaded.calibrate(NEW[:1])
+    with pytest.raises(InputError, match="field has labels that are numbers; those of the fit are text"):
+        loaded.calibrate([{**NEW[0], "field": 3}])
+    own.set_threshold(None)
+    with pytest.raises(InputError, match="groups is 'field'; expected the name of a column, without --per-group"):
+        own.choose_threshold(fields, accuracy=0.9, groups="field", per_group=True)
 
 
 def test_by_hand(own):

@@ -177,10 +177,10 @@ def test_groups_may_be_leaves_of_a_tree():
     assert found.thresholds == {0: 0.0, 1: None}
 
 
-def test_of_each_question_one_row_counts():
+def test_a_document_counts_once():
     ids = np.repeat(np.arange(15), 10)
     found = certified_threshold(np.ones(150), np.full(150, 0.9), accuracy=0.9, ids=ids, others=Tally.of([0.9], [1]))
-    assert (found.dropped, found.rows, found.threshold) == (135, 15, None)
+    assert (found.parts[0].documents, found.rows, found.threshold) == (15, 150, None)
     assert certified_threshold(np.ones(150), np.full(150, 0.9), accuracy=0.9).threshold == 0.0
 
 

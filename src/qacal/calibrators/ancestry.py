@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -112,12 +112,17 @@ def sums_between(cuts: Floats, levels: list[Tally], ancestry: Lineage, names: It
     """Return tables of (node, cut): sums of tally columns over confidences above the cut before, up to this one."""
     shape = (len(ancestry.depth), len(cuts))
     sums = {name: np.zeros(shape[0] * shape[1]) for name in names}
-    for depth, level in enumerate(levels):
-        cells, row = _cells_of(np.flatnonzero(ancestry.depth == depth), level, ancestry)
-        place = row * len(cuts) + np.searchsorted(cuts, level.confidence[cells])
+    for level, cells, place in places_between(cuts, levels, ancestry):
         for name, total in sums.items():
             total += np.bincount(place, weights=getattr(level, name)[cells], minlength=len(total))
     return {name: total.reshape(shape) for name, total in sums.items()}
+
+
+def places_between(cuts: Floats, levels: list[Tally], ancestry: Lineage) -> Iterator[tuple[Tally, Ints, Ints]]:
+    """Yield each level with its cells that are in a node, and their places in a table of (node, cut)."""
+    for depth, level in enumerate(levels):
+        cells, row = _cells_of(np.flatnonzero(ancestry.depth == depth), level, ancestry)
+        yield level, cells, row * len(cuts) + np.searchsorted(cuts, level.confidence[cells])
 
 
 def _cells_of(nodes: Ints, level: Tally, ancestry: Lineage) -> tuple[Ints, Ints]:

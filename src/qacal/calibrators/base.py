@@ -15,7 +15,7 @@ from qacal.parameters import MOST, HasParameters, require, shown
 from qacal.tally import ids as identity
 from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_length, seven_decimals, unit_values
 from qacal.tally.groups import NO_GROUP, GroupColumn, Paths
-from qacal.tally.tally import Tally
+from qacal.tally.tally import DOCUMENTS, Tally
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class Properties:
     keeps_mean : in every group with a map of its own, the mean output on the training rows is the group's accuracy.
     is_discrete : finitely many outputs, fixed by the fit.
     is_certified : `explain` gives intervals that hold all at once with probability 1 - alpha.
+    counts_documents : intervals hold even if rows with one id depend on each other.
     """
 
     is_monotone: bool = False
@@ -72,6 +73,7 @@ class Properties:
     is_discrete: bool = False
     is_certified: bool = False
     uses_groups: bool = False
+    counts_documents: bool = False
 
 
 class Calibrator(HasParameters, ABC):
@@ -120,6 +122,8 @@ class Calibrator(HasParameters, ABC):
             require_length(groups, len(confidence), "groups")
             groups = None
         options = self._tally_options()
+        if self.properties.counts_documents and ids is not None:
+            options |= {"n_blocks": DOCUMENTS}
         tally = Tally.of(confidence, correct, groups=groups, sample_weight=sample_weight, ids=ids, **options)
         return self._fit(tally)
 
@@ -130,7 +134,7 @@ class Calibrator(HasParameters, ABC):
 
     def _fit(self, tally: Tally) -> Self:
         relevant = self._relevant(tally)
-        if self.properties.is_certified and tally.is_clustered:
+        if self.properties.is_certified and tally.is_clustered and not self._counts_documents(tally):
             message = (
                 "some ids have several rows (the answers of several LLMs, perhaps). Intervals assume independent rows, "
                 "so these are too narrow; keep one row per question, or do not rely on low and high."
@@ -139,6 +143,10 @@ class Calibrator(HasParameters, ABC):
             warnings.warn(message, RepeatedQuestionsWarning, stacklevel=3)
         self.maps_ = self._fit_tally(relevant)
         return self
+
+    def _counts_documents(self, tally: Tally) -> bool:
+        """Return whether rows of one id are counted as one document: not with weights, which belong to rows."""
+        return self.properties.counts_documents and tally.is_by_document and not tally.is_weighted
 
     def _require_parameters(self) -> None:
         """Refuse lists, arrays and objects: a parameter is a number, a word, True, False or None."""
@@ -165,7 +173,7 @@ class Calibrator(HasParameters, ABC):
             tally = tally.pooled()
         if not needed.get("ties"):
             tally = tally.without_ties()
-        if needed.get("n_blocks", 1) == 1:
+        if needed.get("n_blocks", 1) == 1 and not self._counts_documents(tally):
             tally = tally.without_blocks()
         resolution = needed.get("resolution")
         return tally.to_seven_decimals() if resolution is None else tally.snapped(resolution)

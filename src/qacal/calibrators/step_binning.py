@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from qacal.calibrators.ancestry import flat_levels, groups_with_rows, lineage, sums_between
+from qacal.calibrators.ancestry import Lineage, flat_levels, groups_with_rows, lineage, places_between, sums_between
 from qacal.calibrators.base import Calibrator, Properties
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError
-from qacal.guarantee import check_alpha, fixed_certificate
+from qacal.guarantee import (
+    Certificate,
+    check_alpha,
+    counted_shares,
+    document_certificates,
+    document_intervals,
+    fixed_certificate,
+)
 from qacal.parameters import is_number, is_whole, shown
 from qacal.tally.arrays import Floats
+from qacal.tally.ids import drawn_labels
 from qacal.tally.tally import Tally
 
 
@@ -31,11 +39,18 @@ def fit_step_bins(
         raise InputError(f"rows_per_map is {shown(rows_per_map)}; expected a whole number of 1 or more, such as 250.")
     tops = step_tops(step)
     levels = flat_levels(tally, max_depth)
+    if tally.block is not None:
+        levels = [by_document(level, tops) for level in levels]
     ancestry = lineage(levels, tally.grouping, rows_per_map)
-    guarantee = fixed_certificate(alpha, [_occupied(level, tops, rows_per_map) for level in levels])
     names = ("rows", "w", "wt", "wtt", "ww")
     sums = {name: table.ravel() for name, table in sums_between(tops, levels, ancestry, names).items()}
-    low, high = guarantee.intervals(*(sums[name] for name in names))
+    if tally.block is None:
+        guarantee = fixed_certificate(alpha, [_occupied(level, tops, rows_per_map) for level in levels])
+        low, high = guarantee.intervals(*(sums[name] for name in names))
+    else:
+        guarantee, (low, high) = _certified_documents(
+            alpha, levels, tops, ancestry, is_tree=tally.grouping is not None and tally.grouping.is_tree
+        )
     scores = [level.with_targets(level.confidence) for level in levels]
     total, weight = sums_between(tops, scores, ancestry, ("wt",))["wt"].ravel(), sums["w"]
     # A bin without rows has its middle as value.
@@ -59,6 +74,47 @@ def fit_step_bins(
         is_jittered=False,
         resolution=tally.resolution,
     )
+
+
+def by_document(tally: Tally, tops: Floats) -> Tally:
+    """Return a tally in which each document is one row of each bin: its mean score and its share of correct rows.
+
+    >>> from qacal.tally.tally import DOCUMENTS
+    >>> rows = Tally.of([0.61, 0.63, 0.9], [1, 0, 1], ids=["d1", "d1", "d1"], n_blocks=DOCUMENTS)
+    >>> bins = by_document(rows, step_tops(0.25))
+    >>> bins.confidence, bins.wt
+    (array([0.62, 0.9 ]), array([0.5, 1. ]))
+    """
+    bins = np.searchsorted(tops, tally.confidence).astype(np.float64)
+    labels, scores = (replace(one, confidence=bins)._merged() for one in (tally, tally.with_targets(tally.confidence)))
+    # Rounding must not move a mean score out of its bin.
+    score = np.minimum(scores.wt / scores.w, tops[labels.confidence.astype(np.int64)])
+    one = np.ones(len(labels))
+    return replace(labels, confidence=score, rows=one.astype(np.int64), w=one, ww=one).with_targets(
+        labels.wt / labels.w
+    )
+
+
+def _certified_documents(
+    alpha: float, levels: list[Tally], tops: Floats, ancestry: Lineage, *, is_tree: bool
+) -> tuple[Certificate, tuple[Floats, Floats]]:
+    """Return the certificate and the intervals of documents, for tallies of :func:`by_document`."""
+    # All nodes of a tree, or the values of a column.
+    columns = [level.grouping for level in levels]
+    possible = [
+        1 if column is None else 2**depth if is_tree else len(np.unique(column.code))
+        for depth, column in enumerate(columns)
+    ]
+    certificates = document_certificates(alpha, [groups * len(tops) for groups in possible])
+    tail = np.repeat([certificates[depth].tail for depth in ancestry.depth.tolist()], len(tops))
+    found = [
+        (level.wt[at], np.asarray(level.block)[at], place)
+        for level, at, place in places_between(tops, levels, ancestry)
+    ]
+    share, document, place = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    labels = drawn_labels(share, document.view(np.uint64))
+    drawn = np.asarray(np.bincount(place, labels, len(tail)), dtype=np.float64)
+    return certificates[-1], document_intervals(*counted_shares(share, place), drawn, tail)
 
 
 def corrected(score: Floats, right: Floats, weight: Floats) -> Floats:
@@ -148,6 +204,10 @@ class StepBinning(Calibrator):
 
     Notes
     -----
+    If ids repeat, rows with one id are a document. Documents must be independent; their rows need not be. Then `rows`
+    counts documents, a group needs `rows_per_map` of them (counted once for each bin), and an interval is about a
+    random row of a random document with rows in the bin.
+
     With weights, an interval is about all answers only if the weight of a row says nothing about its label beyond what
     bin and group say; else it is about the weighted calibration rows.
 
@@ -172,7 +232,7 @@ class StepBinning(Calibrator):
     recalibrate: bool = False
     maps_: BinMaps = field(init=False)
     # Not monotone: one step may be moved into its interval while its neighbour is not.
-    properties = Properties(is_discrete=True, is_certified=True, uses_groups=True)
+    properties = Properties(is_discrete=True, is_certified=True, uses_groups=True, counts_documents=True)
 
     def _fit_tally(self, tally: Tally) -> BinMaps:
         return fit_step_bins(

@@ -196,7 +196,10 @@ def _repeats(summary: Summary) -> Iterator[Finding]:
         if more > 0:
             kept = "with one id" if identity is not None else "with one text (there is no column id)"
             problem = f"{counted(more, 'row')} repeat a question. For a fit, rows {kept} are one question."
-            remedy = "If you need the intervals, keep one row per question: they assume independent rows."
+            remedy = (
+                "The default model counts them as one document, and its intervals hold. Other calibrators assume "
+                "independent rows: for their intervals, keep one row per question."
+            )
             yield Finding("repeated_questions", False, problem, remedy, more)
     if pair is not None:
         right, wrong = (np.unique(pair[summary.column("label") == value]) for value in (1.0, 0.0))
@@ -212,7 +215,10 @@ def _on_ids(identity: Hashes, question: Hashes) -> Iterator[Finding]:
     _, first = np.unique(combined(identity, question), return_index=True)
     if (shared := _repeated(identity[first])) > 0:
         problem = f"{counted(shared, 'id')} with questions of different texts."
-        remedy = "If these are different questions, give each its own id: for a fit, an id is one question."
+        remedy = (
+            "That is right for the rows of one document. If these are unrelated questions, give each its own id: rows "
+            "with one id count as one."
+        )
         yield Finding("shared_ids", False, problem, remedy, shared)
     if (scattered := _repeated(question[first])) > 0:
         problem = f"{counted(scattered, 'question')} under several ids: a fit may certify on rows that it trained on."

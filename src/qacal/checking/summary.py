@@ -110,7 +110,7 @@ class Summary:
         """Keep hashes of questions, answers and ids."""
         names = self.columns.names
         if "question" in names:
-            questions = checks.texts("question", may_be_empty=False)
+            _, questions = checks.questions(may_be_empty=False)
             hashes = id_hashes(questions, rows)
             self._kept.add(question=hashes, asked=np.array([bool(text) for text in questions], dtype=bool))
         if "answer" in names:

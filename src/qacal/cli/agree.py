@@ -43,7 +43,7 @@ def run(
     options.require_writable(output)
     with options.input_rows(file, column, False, skip_bad_rows, max_bad) as (rows, reading, _):
         samples = Samples.of(rows, by or ["id"], reading)
-        with options.writing(output, rows) as writer:
+        with options.open_output(output, rows) as writer:
             for table in samples.majority_rows():
                 writer.write(table)
     options.note(str(samples))

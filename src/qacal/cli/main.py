@@ -18,6 +18,7 @@ from qacal.cli import (
     answers,
     apply,
     check,
+    documents,
     elicit,
     embed,
     evaluate,
@@ -65,6 +66,8 @@ Explain one answer, and list the kinds of questions that the model found:
     qacal groups model
 Choose when to answer and when to abstain, so that 80% of the answers are correct:
     qacal threshold model test.parquet --accuracy 0.8 --save
+If rows with one id are a document: the share of correct rows in each document:
+    qacal documents model test.parquet new.jsonl -o documents.csv
 Plan how many rows a guarantee needs:
     qacal plan --epsilon 0.1 --rows 5000
 
@@ -75,7 +78,22 @@ _USAGE_ERROR: Any = typer.BadParameter.__base__
 
 app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 _SOURCES = (questions, elicit, answers, judge, import_, agree)
-_COMMANDS = (check, split, fit, apply, explain, evaluate, report, threshold, groups, plan, experiment, embed, export)
+_COMMANDS = (
+    check,
+    split,
+    fit,
+    apply,
+    explain,
+    evaluate,
+    report,
+    threshold,
+    documents,
+    groups,
+    plan,
+    experiment,
+    embed,
+    export,
+)
 for command in (*_SOURCES, *_COMMANDS):
     name = command.__name__.rpartition(".")[2].rstrip("_")
     app.command(name, no_args_is_help=name != "plan")(command.run)

@@ -26,6 +26,10 @@ def run(
         bool,
         typer.Option("--per-group", help="A threshold for each group of the model; all targets hold at once."),
     ] = False,
+    groups: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Instead: a threshold for each value of a column of FILE, such as field."),
+    ] = None,
     wrong: Annotated[
         float | None, typer.Option(help="Instead: cost of a wrong answer, to find the cheapest threshold.")
     ] = None,
@@ -46,11 +50,14 @@ def run(
     correct. It prints the share of accepted answers, and the number of correct answers that are withheld.
 
     The rows need `correct`, and must not have been used for fitting or tuning. Rows of the fit are refused; they are
-    detected by id, or by question if the rows of the fit had no id. One row of each question is used.
+    detected by id, or by question if the rows of the fit had no id.
+
+    If ids repeat (the fields of a document, the claims of an answer), rows with one id may depend on each other. The
+    target is then the accuracy of a random accepted row of a random document.
 
     With --per-group every group gets its own threshold, at alpha divided by the number of groups. Groups without a
     certified threshold abstain, and so do rows of unknown groups. In a set of models (qacal fit --by) each model gets
-    thresholds at alpha.
+    thresholds at alpha. With --groups field the groups are the values of that column, which qacal apply reads, too.
 
     With --wrong 5 --abstain 1: the cheapest threshold if a wrong answer costs five times as much as an abstention. For
     calibrated confidences that is 1 - 1/5; the cheapest on these rows is printed, too. There is no guarantee.
@@ -58,6 +65,7 @@ def run(
     \b
         qacal threshold model labelled.parquet --accuracy 0.9
         qacal threshold model labelled.parquet --accuracy 0.9 --per-group --save
+        qacal threshold model labelled.parquet --accuracy 0.9 --groups field --save
         qacal apply model new.parquet -o out.parquet      now with `decision`: answer or abstain
 
     If no threshold can be certified (for any group, or any model of a set), it prints how many rows might be enough and
@@ -69,7 +77,7 @@ def run(
     if accuracy is None and (wrong is None or abstain is None):
         raise typer.BadParameter("pass --accuracy 0.9, or both --wrong and --abstain.")
     with options.usage_errors():
-        goal = Goal(accuracy, alpha, per_group, wrong, abstain)
+        goal = Goal(accuracy, alpha, per_group, wrong, abstain, groups)
     options.require_apart(file, skip_bad_rows)
     loaded = load(model, embedder=embedder)
     reads = options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression, model=loaded)
@@ -143,7 +151,7 @@ def _print_reachable(certified: CertifiedThreshold, command: str) -> None:
     if best is None:
         options.show("These cannot be certified either: use more rows, or a better model.")
         return
-    per_group = " --per-group" if certified.is_grouped else ""
+    per_group = f" --groups {certified.column}" if certified.column else " --per-group" if certified.is_grouped else ""
     options.show(f"All certified accuracies hold at once with probability {1 - certified.alpha:g}: choose any of them.")
     shared = f"alpha {certified.alpha:g}, shared by the {len(certified.reachable)} accuracies above"
     goal = f"--accuracy {best.accuracy:g} --alpha {best.alpha:.4g}{per_group} --save"
@@ -166,22 +174,29 @@ def _line(part: Certification) -> tuple[str, ...]:
 
 
 def _remarks(certified: CertifiedThreshold) -> list[str]:
+    from qacal.guarantee import FOR_ONE_ROW
     from qacal.thresholds.outlook import fewest_rows
 
     out = []
     if any(part.threshold is None for part in certified.parts):
-        least = fewest_rows(certified.accuracy, certified.parts[0].alpha)
-        out.append(f"At least {least:,} accepted rows are needed, even if all of them are correct.")
+        is_by_document = certified.documents is not None
+        least = fewest_rows(certified.accuracy, certified.parts[0].alpha * (FOR_ONE_ROW if is_by_document else 1))
+        what = "documents with accepted rows" if is_by_document else "accepted rows"
+        out.append(f"At least {least:,} {what} are needed, even if all of them are correct.")
         outlooks = {part.outlook for part in certified.parts if part.threshold is None}
         if None in outlooks:
             out.append("rows needed: enough in four of five cases, if they are like these rows.")
         out += [f"{outlook}: {means}" for outlook, means in _OUTLOOKS.items() if outlook in outlooks]
-    if certified.dropped:
-        out.append(f"{certified.dropped:,} rows left out: rows must be independent, so each question counts once.")
+    if certified.documents is not None:
+        out.append(
+            f"Some ids have several rows, so rows with one id count as a document ({certified.documents:,} documents). "
+            "The accuracy is that of a random accepted row of a random document."
+        )
     if certified.pilot_rows:
         out.append(f"{certified.pilot_rows:,} other rows chose where to start: this model stores too little for that.")
     if certified.ungrouped:
-        out.append(f"{certified.ungrouped:,} rows are in no group of the model; such rows abstain.")
+        whose = "" if certified.column else " of the model"
+        out.append(f"{certified.ungrouped:,} rows are in no group{whose}; such rows abstain.")
     rights = {part.withheld + (part.accuracy or 0) * part.accepted for part in certified.parts}
     if rights == {0.0} or all(part.accuracy == 1 and part.coverage == 1 for part in certified.parts):
         out.append(_ONE_CLASS)

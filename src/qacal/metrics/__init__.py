@@ -18,6 +18,7 @@ _HOME = {
     "auroc": "ranking",
     "brier_score": "proper_scores",
     "calibration_error": "calibration",
+    "document_shares": "documents",
     "estimate_auroc": "ranking",
     "estimate_calibration_error": "calibration",
     "estimate_maximum_calibration_error": "calibration",

@@ -182,6 +182,7 @@ class BaseModel(ABC):
         rows = [
             {**model.pipeline_.values_seen(), "question": "Is it warm?", "answer": "Yes", "confidence": 0.5}
             | ({} if self._by is None else {self._by: value})
+            | ({} if (rule := model.decision_rule_) is None or rule.column is None else {rule.column: None})
             for value, model in self._models.items()
         ]
         forms = [rows, pl.DataFrame(rows)]

@@ -231,7 +231,16 @@ class QACalibrator(HasParameters, BaseModel):
         require_known_origin(batch, self.origins_, allow_other_source, uses_labels=uses_labels)
         with self.pipeline_.vectors.telling(progress):
             rows, unlike = self.pipeline_.rows(batch)
-        return self._evidence(rows, batch.confidence, unlike).to_polars()
+        return self._evidence(rows, batch.confidence, unlike, self._decided_by(batch)).to_polars()
+
+    def _decided_by(self, batch: Batch) -> list[Any] | None:
+        """Return the values of the column that thresholds depend on; None if they depend on none."""
+        column = None if self.decision_rule_ is None else self.decision_rule_.column
+        if column is None:
+            return None
+        remedy = "The threshold of this model depends on it (qacal threshold --groups)."
+        batch.table.require(batch.reading.name(column), remedy)
+        return batch.listed(column)
 
     def _evidence_of_arrays(
         self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None
@@ -241,10 +250,15 @@ class QACalibrator(HasParameters, BaseModel):
         rows = self.pipeline_.rows_from_arrays(stated, groups, vectors, ids)
         return self._evidence(rows, stated, np.full(len(stated), np.nan))
 
-    def _evidence(self, rows: Rows, stated: Floats, unlike: Floats) -> Evidence:
+    def _evidence(self, rows: Rows, stated: Floats, unlike: Floats, values: list[Any] | None = None) -> Evidence:
+        evidence = self._undecided(rows, stated, unlike)
+        return evidence if self.decision_rule_ is None else self.decision_rule_.decide(evidence, values)
+
+    def _undecided(self, rows: Rows, stated: Floats, unlike: Floats) -> Evidence:
+        """Return the evidence before any threshold; far rows have no interval."""
         evidence = self.pipeline_.calibrator.maps_.explain(rows)
         is_far = unlike >= FAR
-        evidence = replace(
+        return replace(
             evidence,
             confidence=stated,
             unlike=unlike.round(4),
@@ -253,7 +267,6 @@ class QACalibrator(HasParameters, BaseModel):
             alpha=np.where(is_far, np.nan, evidence.alpha),
             source=np.where(is_far, SOURCES[FROM_FAR], evidence.source),
         )
-        return evidence if self.decision_rule_ is None else self.decision_rule_.decide(evidence)
 
     def predict(self, records: Any, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None) -> Floats:
         """Return the calibrated confidence of each row as an array.
@@ -295,6 +308,7 @@ class QACalibrator(HasParameters, BaseModel):
         accuracy: float | None = None,
         alpha: float = 0.1,
         per_group: bool = False,
+        groups: str | None = None,
         wrong: float | None = None,
         abstain: float | None = None,
         columns: Mapping[str, str] | None = None,
@@ -310,6 +324,8 @@ class QACalibrator(HasParameters, BaseModel):
         accuracy, alpha : the lowest threshold at which accepted answers have this accuracy, with probability
             1 - alpha; see :func:`qacal.certified_threshold`.
         per_group : one threshold for each group of the model.
+        groups : one threshold for each value of this column of the records, such as "field". To decide by it, new
+            records need the column, too.
         wrong, abstain : the two costs, for the cheapest threshold instead; see :func:`qacal.cheapest_threshold`.
         columns, percent, expressions, allow_other_source, on_fault, max_bad, progress : as in
             :meth:`calibrate`.
@@ -334,7 +350,7 @@ class QACalibrator(HasParameters, BaseModel):
         from qacal.model.choosing import Goal, choices
 
         self._require_fitted()
-        goal = Goal(accuracy, alpha, per_group, wrong, abstain)
+        goal = Goal(accuracy, alpha, per_group, wrong, abstain, groups)
         reading = self._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
         return choices(self, records, reading, goal, allow_other_source=allow_other_source, progress=progress)[None]
 

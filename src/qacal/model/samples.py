@@ -22,7 +22,7 @@ from qacal.records.reading import Batch, Gathered, warn_of_copies
 from qacal.tally.arrays import Hashes
 from qacal.tally.groups import Paths, as_grouping
 from qacal.tally.ids import HashSample, mix
-from qacal.tally.tally import Tally
+from qacal.tally.tally import DOCUMENTS, Tally
 from qacal.thresholds.fit_record import sampled
 
 # Scores are trained on at most this many rows: the gain from more rows is smaller than the noise of a fit.
@@ -232,7 +232,10 @@ class CalibrationRows:
             name = type(self._pipeline.calibrator).__name__
             raise InputError(f"{name} splits rows by question; the records need a column id or question.")
         read, groups = self._pipeline.inputs(batch)
-        more = Tally.of(read.score, batch.correct, groups=groups, ids=batch.ids, **self._options)
+        options = self._options
+        if batch.ids is not None and self._pipeline.calibrator.properties.counts_documents:
+            options = {"n_blocks": DOCUMENTS} | options
+        more = Tally.of(read.score, batch.correct, groups=groups, ids=batch.ids, **options)
         self._total = more if self._total is None else self._total + more
         if self._pipeline.score is not None:
             stated = Tally.of(batch.confidence, batch.correct, groups=groups)
@@ -253,7 +256,8 @@ class CalibrationRows:
         # Only here it is known which questions are in several batches; added tallies do not know it.
         ids = self.ids()
         is_clustered = bool(ids.any()) and len(np.unique(ids)) < len(ids)
-        return replace(self._total, is_clustered=is_clustered, is_sum=False)
+        total = replace(self._total, is_clustered=is_clustered, is_sum=False)
+        return total.without_blocks() if total.n_blocks == DOCUMENTS and not is_clustered else total
 
     def ids(self) -> Hashes:
         return np.concatenate(self._ids)

@@ -98,9 +98,11 @@ def _certified(model: QACalibrator, maps: BinMaps) -> str:
     certified = (
         f"Certified on {counted(model.rows_, 'row')} (with probability {100 * (1 - maps.certificate.alpha):.4g}%)"
     )
-    half = (
-        f"for half of the answers, the accuracy of similar answers is within {bound:.2f} of the calibrated probability"
-    )
+    similar = "similar answers"
+    if maps.certificate.is_by_document:
+        certified += ", as documents, since ids repeat"
+        similar = "similar answers (a random row of a random document)"
+    half = f"for half of the answers, the accuracy of {similar} is within {bound:.2f} of the calibrated probability"
     few = "" if bound < 0.5 else "\nThat says next to nothing, since 0.5 is always within 0.50: more rows are needed."
     return f"{certified}: {half}.{few}"
 
@@ -114,7 +116,7 @@ def _certified_groups(model: QACalibrator, maps: BinMaps, has_certify_records: b
     others = [f"; {larger} use those of a larger group"] if larger else []
     others += [f"; {all_rows} use those of all rows"] if all_rows else []
     lines = [f"Groups with intervals of their own: {own} of {count}{''.join(others)}."]
-    return lines + (_one_more(model, has_certify_records) if others else [])
+    return lines + (_one_more(model, has_certify_records) if others and not maps.certificate.is_by_document else [])
 
 
 def interval_readers(maps: BinMaps) -> tuple[int, int, int]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.parameters import require_kind
+from qacal.records.messages import asked_in, may_be_chat
 from qacal.tally.arrays import ArrayLike, Bools, Floats, as_written, column_of_any, is_missing
 
 if TYPE_CHECKING:
@@ -218,7 +219,9 @@ class Checks:
 
     def texts(self, column: str, *, may_be_empty: bool = True) -> list[str]:
         """Return a column of texts."""
-        values = listed(self._column(column))
+        return self._checked_texts(column, listed(self._column(column)), may_be_empty=may_be_empty)
+
+    def _checked_texts(self, column: str, values: list[Any], *, may_be_empty: bool) -> list[str]:
         if {*map(type, values)} <= {str} and (may_be_empty or all(value.strip() for value in values)):
             return values
         texts = [value if isinstance(value, str) else _text(value) for value in values]
@@ -226,10 +229,24 @@ class Checks:
             text = texts[row]
             if text is None:
                 may_be = ", which may be empty ('')" if is_missing(values[row]) else ""
+                if isinstance(values[row], list | np.ndarray) and column == "question":
+                    may_be = ', or chat messages ({"role": ..., "content": ...}) with a turn of the user that has text'
                 self._fault(row, column, values[row], f"expected text{may_be}.", "that is not text")
             elif not may_be_empty and not text.strip():
                 self._fault(row, column, text, "expected text.", "empty")
         return [text or "" for text in texts]
+
+    def questions(self, *, may_be_empty: bool = True) -> tuple[list[str], list[str]]:
+        """Return the questions, and what identifies them: their texts, or whole chats (:mod:`.messages`)."""
+        values = listed(self._column("question"))
+        chats = {row: asked_in(value) for row, value in enumerate(values) if may_be_chat(value)}
+        found = {row: asked for row, asked in chats.items() if asked is not None}
+        if not chats:
+            texts = self.texts("question", may_be_empty=may_be_empty)
+            return texts, texts
+        flat = [found[row][0] if row in found else value for row, value in enumerate(values)]
+        texts = self._checked_texts("question", flat, may_be_empty=may_be_empty)
+        return texts, [found[row][1] if row in found else text for row, text in enumerate(texts)]
 
     def ids(self) -> list[Any]:
         """Return the ids of the questions."""

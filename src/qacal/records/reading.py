@@ -1,9 +1,9 @@
 """Read records: question-answer pairs with a confidence, validated column by column.
 
-A record has a `question`, an `answer` and a `confidence` in [0, 1]; `correct` if it is labelled (0, 1, or a number in
-between); optionally the `id` of the question, and its provenance (`model`, `prompt`, `confidence_source`, `judge`). All
-other columns pass through. A bad row is never dropped silently or repaired: its fault names file, line, column, value
-and remedy, and the caller decides whether it is an error, or is left out and counted.
+A record has a `question` (text, or the messages of a chat), an `answer` and a `confidence` in [0, 1]; `correct` if it
+is labelled (0, 1, or a number in between); optionally the `id` of the question, and its provenance (`model`, `prompt`,
+`confidence_source`, `judge`). All other columns pass through. A bad row is never dropped silently or repaired: its
+fault names file, line, column, value and remedy, and the caller decides whether it is an error, or is left out.
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ class ReadAs:
 class Batch:
     """Validated rows. A column that was not requested, or does not exist, is None.
 
+    question, asked : the question, and what identifies it: the same text, or the whole chat of which it is the end.
     whole : the rows as read, including bad ones.
     kept : the places of the validated rows in `whole`.
     """
@@ -161,6 +162,7 @@ class Batch:
     confidence: Floats
     correct: Floats | None
     question: list[str] | None
+    asked: list[str] | None
     answer: list[str] | None
     ids: Hashes | None
     reading: Reading
@@ -181,6 +183,7 @@ class Batch:
             confidence=self.confidence[keep],
             correct=None if self.correct is None else self.correct[keep],
             question=None if self.question is None else [self.question[row] for row in rows],
+            asked=None if self.asked is None else [self.asked[row] for row in rows],
             answer=None if self.answer is None else [self.answer[row] for row in rows],
             ids=None if self.ids is None else self.ids[keep],
             kept=self.kept[keep],
@@ -188,11 +191,11 @@ class Batch:
 
     def question_hashes(self) -> Hashes:
         """Return the hashes of the questions' texts, which identify rows without ids; zeros without texts."""
-        if self.question is None:
+        if self.asked is None:
             return np.zeros(len(self), dtype=np.uint64)
         if self.ids is not None and self.reading.name("id") not in self.table.names:
             return self.ids
-        return id_hashes(self.question, len(self))
+        return id_hashes(self.asked, len(self))
 
     def row_hashes(self) -> Hashes | None:
         """Return a hash of each whole row, to find exact copies; None if columns are missing for that."""
@@ -326,7 +329,7 @@ def read(
             table.require(name, f"--column {column}={name} (in Python: columns) asks for it.")
         checks = Checks(table, reading.columns, counting.on_fault, words)
         confidence = checks.numbers("confidence", top) if needs_confidence else np.zeros(len(table))
-        correct = question = answer = None
+        correct = question = asked = answer = None
         # To ask for a column may read the whole file, so it comes last.
         if needs_labels:
             correct = checks.numbers("correct", 1.0)
@@ -336,17 +339,17 @@ def read(
         if needs_text or table.has(reading.name("question")):
             # An empty question can be calibrated, but a fit learns nothing from it.
             may_be_empty = not needs_labels or (not needs_text and needs_ids)
-            question = checks.texts("question", may_be_empty=may_be_empty)
+            question, asked = checks.questions(may_be_empty=may_be_empty)
         if needs_text or table.has(reading.name("answer")):
             answer = checks.texts("answer")
-        ids = checks.ids() if needs_ids else question
+        ids = checks.ids() if needs_ids else asked
         hashes = None
         if ids is not None and len(table):
             # An invalid id cannot be hashed; its row is left out below.
             valid = [value if is_good else 0 for value, is_good in zip(ids, checks.is_good.tolist(), strict=True)]
             hashes = id_hashes(valid, len(table))
         rows = np.arange(len(table))
-        whole = Batch(table, confidence / top, correct, question, answer, hashes, counting, table, rows)
+        whole = Batch(table, confidence / top, correct, question, asked, answer, hashes, counting, table, rows)
         batch = whole.only(checks.is_good)
         if len(batch) or keeps_bad:
             n_rows += len(batch)

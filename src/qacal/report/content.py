@@ -119,7 +119,7 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
     groups = groups_of(gathered, evaluation, examples)
     promise, realised = None, None
     if isinstance(maps, BinMaps):
-        promise, why_not = promise_of(gathered, maps), why_not_judged(gathered)
+        promise, why_not = promise_of(gathered, maps), why_not_judged(gathered, maps)
         if not why_not:
             realised = realised_errors(maps, *(gathered.column(name) for name in ("bins", "levels", "correct", "ids")))
     else:

@@ -192,7 +192,7 @@ class Gathered:
         pipeline = self.model.pipeline_
         read, groups = pipeline.inputs(batch, explains=True)
         rows = pipeline.calibrator._checked_rows(read.score, groups, batch.ids)
-        evidence = self.model._evidence(rows, batch.confidence, read.unlike)
+        evidence = self.model._undecided(rows, batch.confidence, read.unlike)
         for name in self.signals:
             self._columns.add(**{f"signal {name}": read.parts.get(name, np.zeros(len(batch)))})
         names = batch.listed(self.grouped_by) if self.grouped_by else evidence.group

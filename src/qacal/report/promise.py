@@ -12,7 +12,7 @@ guarantee allows, and none of 8,000 default fits (``tests/theory/test_kept_promi
 *Which rows count.* The interval of a map covers all rows below its node, so all of these are its evidence, including
 rows of groups with a map of their own. One row of each question is kept, since rows must be independent; so every
 question must have the same number of rows, or accuracy over questions is not the accuracy over rows that the guarantee
-covers (:func:`why_not_judged`).
+covers (:func:`why_not_judged`). A guarantee about documents is tested on one row of each document in each bin.
 
 A guarantee about the calibration rows alone (:attr:`qacal.guarantee.Certificate.is_about_all` is False) needs one more
 assumption: within a bin, new confidences are distributed like those of the calibration rows.
@@ -30,7 +30,7 @@ from qacal.calibrators.bin_maps import BinMaps
 from qacal.metrics.claims import GAMMA, Judged, judged
 from qacal.report.data import Gathered
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints
-from qacal.tally.ids import one_of_each
+from qacal.tally.ids import combined, one_of_each
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +48,7 @@ class Realised:
     is_about_all : whether the guarantee is about all future answers, not only about the calibration rows.
     left_out : test rows left out because their question has another row.
     intervals : number of intervals of the fit, with or without test rows; bins without any row do not count.
+    is_by_document : whether the guarantee is about documents, of which one row in each bin is counted.
     """
 
     group: tuple[Any, ...]
@@ -66,6 +67,7 @@ class Realised:
     is_about_all: bool
     left_out: int
     intervals: int
+    is_by_document: bool
 
     @property
     def error(self) -> Floats:
@@ -113,7 +115,13 @@ def realised_errors(maps: BinMaps, bins: Ints, levels: Ints, correct: Floats, id
     >>> realised.low.round(2), realised.high.round(2), realised.noise_high.round(2), realised.is_broken
     (array([0.88]), array([0.92]), array([0.67]), array([ True]))
     """
-    kept = np.ones(len(correct), dtype=bool) if ids is None else one_of_each(ids, correct, bins, *levels.T)
+    kept = np.ones(len(correct), dtype=bool)
+    if ids is not None and maps.certificate.is_by_document:
+        # One row of each document in each bin: the others are in no bin of that level.
+        drawn = [np.where(one_of_each(combined(ids, level), correct), level, -1) for level in levels.T]
+        levels = np.stack(drawn, axis=1)
+    elif ids is not None:
+        kept = one_of_each(ids, correct, bins, *levels.T)
     t = correct[kept]
     rows, right, squares = (_per_bin(maps, levels[kept], column) for column in (np.ones(len(t)), t, t * t))
     tested = _tested(maps, rows, right, squares)
@@ -133,8 +141,9 @@ def realised_errors(maps: BinMaps, bins: Ints, levels: Ints, correct: Floats, id
         is_broken=tested.is_contradicted[used],
         alpha=float(maps.certificate.alpha),
         is_about_all=maps.certificate.is_about_all,
-        left_out=int(len(correct) - len(t)),
+        left_out=int(len(correct) - (levels[kept, 0] >= 0).sum()),
         intervals=int(((rows > 0) | (maps.rows > 0)).sum()),
+        is_by_document=maps.certificate.is_by_document,
     )
 
 
@@ -175,7 +184,8 @@ class Promise:
     """What the bins of a fit guarantee.
 
     alpha : probability that any interval is wrong.
-    rows : number of certifying rows.
+    rows : number of certifying rows; of a document, one in each bin.
+    is_by_document : whether the guarantee is about documents.
     certified : half of the test rows are in bins with a certified error of at most this.
     largest : the largest certified error of any bin.
     """
@@ -184,6 +194,7 @@ class Promise:
     rows: int
     certified: float
     largest: float
+    is_by_document: bool
 
 
 def promise_of(gathered: Gathered, maps: BinMaps) -> Promise:
@@ -200,10 +211,11 @@ def promise_of(gathered: Gathered, maps: BinMaps) -> Promise:
         rows=int(maps.rows[:root].sum()) + (root - 1 if maps.is_jittered else 0),
         certified=float(np.median(bounds[gathered.column("bins")])),
         largest=float(bounds[first:][is_used].max(initial=0.0)),
+        is_by_document=maps.certificate.is_by_document,
     )
 
 
-def why_not_judged(gathered: Gathered) -> str:
+def why_not_judged(gathered: Gathered, maps: BinMaps) -> str:
     """Return why these rows cannot test the guarantee; empty if they can."""
     if gathered.is_familiar:
         return "The model was fitted on some of these questions, and the guarantee is about others. Use held-out rows."
@@ -216,7 +228,7 @@ def why_not_judged(gathered: Gathered) -> str:
         return (
             "These are only part of the rows, and the guarantee is about all of them together. Use one report for all."
         )
-    if gathered.is_uneven:
+    if gathered.is_uneven and not maps.certificate.is_by_document:
         return (
             "Some questions have more rows here than others. The guarantee is about the average over rows, but only "
             "questions can be tested, since rows of one question are dependent; the two averages differ. Use the same "

@@ -212,7 +212,8 @@ def _reasons(realised: Realised, testable: int) -> Iterator[str]:
     if not realised.is_about_all:
         yield "This assumes that new confidences are distributed like those of the fit."
     if realised.left_out:
-        yield f"One row per question was counted; {counted(realised.left_out, 'row')} were left out."
+        which = "of each document and bin" if realised.is_by_document else "per question"
+        yield f"One row {which} was counted; {counted(realised.left_out, 'row')} were left out."
 
 
 def _worst(realised: Realised) -> str:

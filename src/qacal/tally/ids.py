@@ -173,6 +173,15 @@ def one_of_each(hashes: Hashes, *columns: Floats | Ints) -> Bools:
     return chosen
 
 
+def drawn_labels(share: Floats, hashes: Hashes) -> Floats:
+    """Return the label of one row of each document, drawn by hash, from the share of its rows that are correct.
+
+    >>> drawn_labels(np.array([0.0, 1.0, 0.5, 0.5]), id_hashes(["d1", "d2", "d3", "d4"], 4))
+    array([0., 1., 0., 1.])
+    """
+    return np.asarray(mix(hashes, 2**43) / 2.0**64 < share, dtype=np.float64)
+
+
 def _places_in_runs(is_new: Bools) -> Hashes:
     """Return the place of each value in its run, from 0; `is_new` marks where runs start."""
     place = np.arange(len(is_new))

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 BLOCKS = 256
 """The number of blocks of questions in metrics: enough for a steady jackknife, few enough to keep cells few."""
 
+DOCUMENTS = 2**62
+"""The number of blocks that puts every id into a block of its own: then a block has the rows of one document."""
+
 
 @dataclass(frozen=True, eq=False)
 class Tally:
@@ -192,6 +195,11 @@ class Tally:
     def n(self) -> int:
         """The number of rows."""
         return int(self.rows.sum())
+
+    @property
+    def is_by_document(self) -> bool:
+        """Whether some ids have several rows, and the cells tell which rows these are (`n_blocks` is DOCUMENTS)."""
+        return self.n_blocks == DOCUMENTS and self.block is not None and len(np.unique(self.block)) < self.n
 
     @property
     def mean(self) -> float:

@@ -36,6 +36,10 @@ grossly with their labels, and slightly with the number of rows that each thresh
 **Groups.** Each of :math:`S` groups has its own sequence at :math:`\alpha / S`, so all thresholds hold at once with
 probability :math:`1 - \alpha`. Groups without a certified threshold abstain.
 
-The guarantee needs rows that were not used for fitting or tuning, that are independent (one row of each question is
-kept, chosen by hash), that have true labels, and that are distributed like future rows.
+**Documents.** If ids repeat, the rows of one id may depend on each other. :math:`a(t)` is then the accuracy of a random
+accepted row of a random document with accepted rows, and :math:`P_t` comes from the shares of correct rows among the
+accepted rows of each document (:func:`qacal.guarantee.document_p_values`).
+
+The guarantee needs rows that were not used for fitting or tuning, that are independent (or in independent documents),
+that have true labels, and that are distributed like future rows.
 """

@@ -13,11 +13,18 @@ from qacal.errors import InputError
 from qacal.guarantee import check_alpha
 from qacal.metrics.binned import ordered
 from qacal.parameters import is_number, shown
-from qacal.tally.arrays import ArrayLike, Floats, unit_values
+from qacal.tally.arrays import ArrayLike, Bools, Floats, Ints, unit_values
 from qacal.tally.groups import GroupColumn, as_grouping
-from qacal.tally.ids import id_hashes, one_of_each
+from qacal.tally.ids import blocks, id_hashes
 from qacal.tally.tally import Tally
-from qacal.thresholds.curve import CANDIDATES, ThresholdCurve, at_candidates, curve_of
+from qacal.thresholds.curve import (
+    CANDIDATES,
+    DocumentCurve,
+    ThresholdCurve,
+    at_candidates,
+    curve_of,
+    document_curve,
+)
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.outlook import NOTHING, Forecasts, cells_of, rows_needed
 
@@ -34,8 +41,10 @@ class Certification:
     start : the strictest threshold that was tested.
     p_value : of the certified threshold, or else of the start.
     rows : number of test rows.
+    documents : number of their documents, if some ids have several rows; else None.
     accepted, coverage : number and share of the rows that the threshold accepts.
-    accuracy, low, high : accuracy of the accepted rows; None if nothing is accepted. Each end of the interval is wrong
+    accuracy, low, high : accuracy of the accepted rows (of a random accepted row of a random document, if there are
+        documents); None if nothing is accepted. Each end of the interval is wrong
         with probability alpha for a threshold fixed in advance; the certificate is about the target.
     withheld, withheld_share : number of correct answers that are not given, and their share of all correct answers.
     rows_needed : number of rows like these that would certify a threshold in four of five cases; None if one was
@@ -59,6 +68,7 @@ class Certification:
     withheld_share: float
     rows_needed: int | None
     outlook: str | None
+    documents: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,8 +78,9 @@ class CertifiedThreshold:
     accuracy : the target.
     parts : one for all rows, or one for each group.
     pilot_rows : number of rows that only chose the start.
-    dropped : number of rows left out because their question has another row.
     ungrouped : number of rows in no group.
+    documents : number of documents, if some ids have several rows; else None.
+    column : the column of the records that has the groups; None for the groups of a model.
     reachable : lower targets on the same rows, if :meth:`qacal.QACalibrator.choose_threshold` could certify nothing.
         Their alphas add up to the requested one, so any of them may be chosen.
     """
@@ -79,9 +90,10 @@ class CertifiedThreshold:
     is_grouped: bool
     parts: tuple[Certification, ...]
     pilot_rows: int
-    dropped: int
     ungrouped: int
     reachable: tuple[CertifiedThreshold, ...] = ()
+    documents: int | None = None
+    column: str | None = None
 
     @property
     def threshold(self) -> float | None:
@@ -112,7 +124,7 @@ class CertifiedThreshold:
     def rule(self) -> DecisionRule:
         about = {"kind": "certified", "accuracy": self.accuracy, "alpha": self.alpha, "rows": self.rows}
         if self.is_grouped:
-            return DecisionRule(None, self.thresholds, about)
+            return DecisionRule(None, self.thresholds, about, self.column)
         return DecisionRule(self.threshold, None, about)
 
     def to_dict(self) -> dict[str, Any]:
@@ -142,7 +154,8 @@ def certified_threshold(
     accuracy : the target.
     groups : a label per row: then every group has its own threshold, at alpha divided by the number of groups.
     known_groups : the groups that alpha is divided by, also groups without rows; by default the groups of the rows.
-    ids : the question's id; one row of each question is kept.
+    ids : the id of the question or document. Rows with one id may depend on each other; ids are independent. If ids
+        repeat, the accuracy is that of a random accepted row of a random document (:class:`DocumentCurve`).
     candidates : the thresholds to choose from, which must not come from these rows; by default hundredths, and
         thousandths above 0.9.
     others : a tally of other rows, such as those of a fit, which only choose the start. By default an eighth of the
@@ -166,21 +179,33 @@ def certified_threshold(
     target = target_accuracy(accuracy)
     check_alpha(alpha)
     grid = np.unique(unit_values(candidates, "candidates"))
-    h, t, column, hashes, dropped = one_row_per_question(y_true, y_prob, groups, ids)
+    t, h = ordered(y_true, y_prob)
+    h = at_candidates(h, grid)
+    column = None if groups is None else as_grouping(groups, len(h))
+    column = None if column is None else GroupColumn(column.leaves(), column.labels)
+    hashes = None if ids is None else id_hashes(ids, len(h))
     n_blocks = _PILOT_PARTS if others is None else 1
-    tally = Tally.of(at_candidates(h, grid), t, groups=column, ids=hashes, n_blocks=n_blocks)
+    tally = Tally.of(h, t, groups=column, ids=hashes, n_blocks=n_blocks)
     tested, expected, pilot_rows = _without_pilot(tally, others)
     is_grouped, cells = tally.grouping is not None, cells_of(tested)
+    documents, own = None, dict[Any, Ints]()
+    if hashes is not None and tally.is_clustered:
+        is_tested = np.ones(len(h), dtype=bool) if others is not None else blocks(hashes, _PILOT_PARTS) > 0
+        documents, own = len(np.unique(hashes[is_tested])), _rows_of_groups(column, is_tested)
     names = list(dict.fromkeys(cells_of(tally) if known_groups is None else known_groups)) if is_grouped else [None]
     scale = tally.n / max(tested.n, 1)
     parts = []
     for name in names:
         rows = cells.get(name, NOTHING)
-        curve = curve_of(rows.score, rows.rows, rows.right, grid, alpha / len(names), is_soft=tested.is_soft)
-        start = expected.expected(name).start(grid, curve.rows, target, curve.alpha)
+        if hashes is None or name not in own:
+            curve = curve_of(rows.score, rows.rows, rows.right, grid, alpha / len(names), is_soft=tested.is_soft)
+        else:
+            at = own[name]
+            curve = document_curve(h[at], t[at], hashes[at], grid, alpha / len(names))
+        start = expected.expected(name).start(grid, getattr(curve, "documents", curve.rows), target, curve.alpha)
         parts.append(_certification(name, curve, start, target, scale))
     ungrouped = tested.n - sum(part.rows for part in parts)
-    return CertifiedThreshold(target, alpha, is_grouped, tuple(parts), pilot_rows, dropped, ungrouped)
+    return CertifiedThreshold(target, alpha, is_grouped, tuple(parts), pilot_rows, ungrouped, documents=documents)
 
 
 def lower_targets(accuracy: float) -> list[float]:
@@ -220,7 +245,11 @@ def _certification(group: Any, curve: ThresholdCurve, start: int, target: float,
     lowest = lowest_rejected(p_values, start, curve.alpha)
     needed, outlook = None, None
     if lowest is None:
-        estimate = rows_needed(curve, target) * scale
+        estimate = scale * (
+            rows_needed(curve.of_documents(), target) * curve.rows / curve.documents
+            if isinstance(curve, DocumentCurve)
+            else rows_needed(curve, target)
+        )
         if isinf(estimate):
             outlook = "never"
         elif estimate > curve.rows * scale:
@@ -229,9 +258,10 @@ def _certification(group: Any, curve: ThresholdCurve, start: int, target: float,
             # The estimate is unknown, or no more than these rows, which were not enough.
             outlook = "unclear"
     # Without a threshold nothing is accepted.
-    accepted, right, low, high = 0, 0.0, 0.0, 1.0
+    accepted, right, accuracy, low, high = 0, 0.0, None, 0.0, 1.0
     if lowest is not None:
         accepted, right = int(curve.accepted[lowest]), float(curve.right[lowest])
+        accuracy = float(curve.accuracy[lowest]) if accepted else None
         low, high = (float(ends[lowest]) for ends in curve.intervals())
     withheld = curve.all_right - right
     return Certification(
@@ -243,31 +273,25 @@ def _certification(group: Any, curve: ThresholdCurve, start: int, target: float,
         rows=curve.rows,
         accepted=accepted,
         coverage=accepted / max(curve.rows, 1),
-        accuracy=right / accepted if accepted else None,
+        accuracy=accuracy,
         low=low,
         high=high,
         withheld=withheld,
         withheld_share=withheld / curve.all_right if curve.all_right else 0.0,
         rows_needed=needed,
         outlook=outlook,
+        documents=getattr(curve, "documents", None),
     )
 
 
-def one_row_per_question(
-    y_true: ArrayLike, y_prob: ArrayLike, groups: Any = None, ids: Any = None
-) -> tuple[Floats, Floats, Any, Any, int]:
-    """Return scores, labels, groups and hashes with one row of each question, and how many rows were left out."""
-    t, h = ordered(y_true, y_prob)
-    column = None
-    if groups is not None:
-        column = as_grouping(groups, len(h))
-        column = GroupColumn(column.leaves(), column.labels)
-    if ids is None:
-        return h, t, column, None, 0
-    hashes = id_hashes(ids, len(h))
-    kept = one_of_each(hashes, h, t, *([] if column is None else [column.code]))
-    column = None if column is None else column.take(kept)
-    return h[kept], t[kept], column, hashes[kept], int((~kept).sum())
+def _rows_of_groups(column: GroupColumn | None, is_tested: Bools) -> dict[Any, Ints]:
+    """Return the tested rows of each group; under None if there are no groups."""
+    if column is None:
+        return {None: np.flatnonzero(is_tested)}
+    codes = np.unique(column.code[is_tested])
+    return {
+        column.label(code): np.flatnonzero(is_tested & (column.code == code)) for code in codes.tolist() if code >= 0
+    }
 
 
 def _without_pilot(tally: Tally, others: Tally | Forecasts | None) -> tuple[Tally, Forecasts, int]:

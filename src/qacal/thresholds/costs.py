@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
+from qacal.metrics.binned import ordered
 from qacal.metrics.selective import accepted_sums
 from qacal.parameters import is_number, shown
 from qacal.tally.arrays import ArrayLike
+from qacal.tally.ids import id_hashes, one_of_each
 from qacal.tally.tally import Tally
-from qacal.thresholds.certified import one_row_per_question
 from qacal.thresholds.decisions import DecisionRule
 
 # Costs are summed over all rows.
@@ -100,8 +101,9 @@ def cheapest_threshold(
     for name, value in (("wrong", wrong), ("abstain", abstain)):
         if not is_number(value, 0, _LARGEST) or (name == "wrong" and value == 0):
             raise InputError(f"{name} is {shown(value)}; expected its cost, a number above 0, such as 1.")
-    h, t, _, _, dropped = one_row_per_question(y_true, y_prob, None, ids)
-    tally = Tally.of(h, t)
+    t, h = ordered(y_true, y_prob)
+    kept = np.ones(len(h), dtype=bool) if ids is None else one_of_each(id_hashes(ids, len(h)), h, t)
+    tally = Tally.of(h[kept], t[kept])
     # The extra cost of answering the rows of each cell, instead of abstaining.
     extra = wrong * (tally.w - tally.wt) - abstain * tally.w
 
@@ -124,7 +126,7 @@ def cheapest_threshold(
         wrong=float(wrong),
         abstain=float(abstain),
         rows=tally.n,
-        dropped=dropped,
+        dropped=int((~kept).sum()),
         rule_policy=policy(max(0.0, 1 - abstain / wrong)),
         seen_policy=policy(None if best == len(extra) else float(tally.confidence[best])),
         always=policy(0.0).cost,

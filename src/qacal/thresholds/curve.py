@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qacal.guarantee import binomial_interval, bounded_interval, check_alpha
+from qacal.guarantee import (
+    binomial_interval,
+    bounded_interval,
+    check_alpha,
+    counted_shares,
+    document_intervals,
+    document_p_values,
+)
 from qacal.metrics.binned import by_confidence
 from qacal.metrics.selective import GRID, accepted_sums
-from qacal.tally.arrays import ArrayLike, Floats, require_sorted
+from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_sorted
+from qacal.tally.ids import drawn_labels
 from qacal.tally.tally import Tally
 
 if TYPE_CHECKING:
@@ -89,6 +97,78 @@ class ThresholdCurve:
             low, high = binomial_interval(self.right, rows, self.alpha)
         is_empty = self.accepted == 0
         return np.where(is_empty, 0.0, low), np.where(is_empty, 1.0, high)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DocumentCurve(ThresholdCurve):
+    """A curve of rows that belong to documents, which are independent of each other.
+
+    A threshold accepts rows of some documents. `accepted`, `right`, `rows` and `all_right` count rows; the accuracy is
+    that of a random accepted row of a random document with accepted rows: the mean, over these, of the share of
+    accepted rows that are correct.
+
+    documents : the number of documents.
+    share, count, place : the distinct shares, how many documents have each, and the number of the threshold.
+    drawn : for each threshold, how many of these documents are correct in one accepted row, drawn by hash.
+    """
+
+    documents: int
+    share: Floats
+    count: Floats
+    place: Ints
+    drawn: Floats
+
+    @property
+    def accepted_documents(self) -> Floats:
+        """The number of documents with accepted rows."""
+        return np.asarray(np.bincount(self.place, self.count, len(self.threshold)), dtype=np.float64)
+
+    @property
+    def accuracy(self) -> Floats:
+        total, accepted = np.bincount(self.place, self.count * self.share, len(self.threshold)), self.accepted_documents
+        return np.asarray(np.divide(total, accepted, out=np.full(len(total), np.nan), where=accepted > 0))
+
+    def p_values(self, accuracy: float) -> Floats:
+        return document_p_values(self.share, self.count, self.place, self.drawn, accuracy, self.alpha)
+
+    def intervals(self) -> tuple[Floats, Floats]:
+        tail = np.full(len(self.threshold), self.alpha)
+        return document_intervals(self.share, self.count, self.place, self.drawn, tail)
+
+    def of_documents(self) -> ThresholdCurve:
+        """Return the curve of rows that stand for a document each, to estimate how many documents are needed."""
+        accepted = self.accepted_documents
+        right = np.nan_to_num(self.accuracy) * accepted
+        return ThresholdCurve(self.threshold, accepted, right, self.documents, float(right.max()), self.alpha)
+
+
+def document_curve(score: Floats, correct: Floats, hashes: Hashes, thresholds: Floats, alpha: float) -> DocumentCurve:
+    """Return the curve of rows in documents, by the hashes of their ids."""
+    ids, document = np.unique(hashes, return_inverse=True)
+    order = np.argsort(score)
+    accepted, right = accepted_sums(score[order], thresholds, np.ones(len(score)), correct[order])
+    shares, drawn = [], []
+    for threshold in thresholds.tolist():
+        is_accepted = score >= threshold
+        rows = np.bincount(document[is_accepted], minlength=len(ids))
+        share = np.bincount(document[is_accepted], correct[is_accepted], len(ids))[rows > 0] / rows[rows > 0]
+        shares.append(share)
+        drawn.append(drawn_labels(share, ids[rows > 0]).sum())
+    place = np.repeat(np.arange(len(thresholds)), [len(share) for share in shares])
+    share, count, place = counted_shares(np.concatenate(shares), place)
+    return DocumentCurve(
+        threshold=thresholds,
+        accepted=accepted,
+        right=right,
+        rows=len(score),
+        all_right=float(correct.sum()),
+        alpha=alpha,
+        documents=len(ids),
+        share=share,
+        count=count,
+        place=place,
+        drawn=np.array(drawn),
+    )
 
 
 def threshold_curve(

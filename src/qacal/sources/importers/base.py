@@ -19,12 +19,13 @@ from qacal.records.columns import KNOWN, LABELS
 from qacal.records.file_options import opened_text
 from qacal.records.files import OnFault, open_file
 from qacal.records.json_stream import JsonDocument
+from qacal.records.messages import USERS, chat_of, chat_text
 from qacal.records.table import Fault
 from qacal.sources.elicitation.agreement import COLUMNS as AGREEMENT_COLUMNS
 from qacal.sources.elicitation.reading.numbers import read_probability
 from qacal.sources.importers.confidences import METADATA, Confidence, Scored, Unscored, bare_number, choose_confidence
 from qacal.sources.importers.formats import Selection
-from qacal.sources.importers.texts import USERS, asked_text, chat_of, chat_text, digest, members, unpacked
+from qacal.sources.importers.texts import asked_text, digest, members, unpacked
 from qacal.tally.arrays import is_missing
 
 TABLES = ("*.parquet", "*.csv", "*.csv.gz", "*.json", "*.json.gz", "*.jsonl", "*.jsonl.gz")

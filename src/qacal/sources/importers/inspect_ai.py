@@ -34,6 +34,7 @@ from qacal.errors import InputError, MissingPackageError, pip_install
 from qacal.records.file_options import largest_row, opened_text, too_large
 from qacal.records.files import OnFault
 from qacal.records.json_stream import JsonDocument
+from qacal.records.messages import content_of
 from qacal.records.table import Fault
 from qacal.sources.elicitation.agreement import Votes
 from qacal.sources.elicitation.reply import Reply
@@ -49,7 +50,7 @@ from qacal.sources.importers.confidences import (
     stated_reply,
 )
 from qacal.sources.importers.formats import OnlyName
-from qacal.sources.importers.texts import content_of, first, inside, listed, members, text_of, texts_of
+from qacal.sources.importers.texts import first, inside, listed, members, text_of, texts_of
 
 _ATTACHMENT = "attachment://"
 _ZSTANDARD = 93

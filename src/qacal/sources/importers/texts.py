@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
+from qacal.records.messages import USERS, chat_of, chat_text, content_of
 from qacal.sources.elicitation.question import texts_in
 
 QUESTIONS = ("question", "query", "input", "prompt", "user_input", "text", "content")
 TRUTHS = ("ground_truth", "expected_answer", "expected_response", "expected", "reference", "target", "answer")
 _REPLIES = ("content", "answer", "output", "response", "text", "completion", "result")
 _CONFIDENCES = {"confidence", "probability", "likelihood"}
-USERS = ("user", "human")
 
 
 def inside(value: Any, *path: str | int) -> Any:
@@ -107,15 +107,6 @@ def reply_of(replied: Any) -> str | None:
     return replied if text is None and isinstance(replied, str) else text
 
 
-def content_of(content: Any) -> str | None:
-    """Return the text of a message's content, which may be a list of parts."""
-    if isinstance(content, list):
-        parts = [part if isinstance(part, str) else text_of(inside(part, "text")) for part in content]
-        texts = [part for part in parts if part is not None]
-        return "\n".join(texts) if texts else None
-    return text_of(content)
-
-
 def prompt_of(asked: Any) -> str | None:
     """Return the whole input of an LLM as one text.
 
@@ -141,19 +132,6 @@ def as_text(value: Any) -> str:
 def digest(value: Any) -> str:
     """Return 16 hexadecimal digits that are equal for equal values: the id of a question in every file."""
     return blake2b(json.dumps(value, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
-
-
-def chat_of(value: Any) -> list[tuple[str, str | None]]:
-    """Return the messages of a chat as roles and texts; empty for anything else."""
-    messages = listed(value.get("messages") if isinstance(value, dict) else value)
-    if not all(isinstance(message, dict) and "role" in message for message in messages):
-        return []
-    return [(str(message["role"]), content_of(message.get("content"))) for message in messages]
-
-
-def chat_text(turns: Sequence[tuple[str, str | None]]) -> str:
-    """Return the messages of a chat as one text."""
-    return "\n".join(f"{role}: {text}" for role, text in turns if text is not None)
 
 
 def asked_text(value: Any) -> str | None:
