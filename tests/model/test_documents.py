@@ -39,7 +39,7 @@ def test_the_default_model_counts_documents(model, tmp_path):
     assert maps.certificate.is_by_document
     assert maps.rows[: maps.offset[1]].sum() < model.rows_
     assert (
-        "as documents, since ids repeat: for half of the answers the true accuracy (of a random row of a"
+        "as documents, since ids repeat: for half of the answers, the accuracy of similar answers (a random row of a"
         in described(model)
     )
     model.save(tmp_path / "model")

@@ -59,9 +59,10 @@ def test_evidence_joins_the_rows_and_nothing_else_changes(fitted):
     new = fitted.calibrate(rows)
     assert [list(row)[len(rows[0]) :] for row in new] == [EVIDENCE] * 200
     assert [{name: row[name] for name in rows[0]} for row in new] == rows
-    for low, calibrated, high in ((row["low"], row["calibrated"], row["high"]) for row in new):
-        assert 0 <= low <= high <= 1
-        assert 0 <= calibrated <= 1
+    for row in new:
+        assert 0 <= row["calibrated"] <= 1
+        assert row["low"] is row["high"] is None if row["source"] == "far" else 0 <= row["low"] <= row["high"] <= 1
+        assert (row["source"] == "far") == (row["unlike"] >= 0.99)
 
 
 @pytest.mark.parametrize("kind", [pl.DataFrame, pd.DataFrame, pa.Table.from_pylist])

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
     from qacal.model.model import QACalibrator
 
-# Rows are compared with the fit from this many on; a difference is told if it is this many standard errors, and large.
+# Rows are compared with the fit from this many on; a difference is told if it is this many standard errors, and large:
+# the ranks of a small fit are rough.
 _FEWEST, _DEVIATIONS = 30, 4.0
-_MANY, _SHIFTED = 0.05, 0.57
+_MANY, _FEWEST_FAR, _SHIFTED = 0.1, 10, 0.57
 
 Progress: TypeAlias = Callable[[str, int], None]
 """Called with the name of the current step and the number of rows that are done."""
@@ -239,9 +240,8 @@ class Notices:
             return
         share, average = self._far / self._rows, self._total / self._rows
         # Of rows like those of the fit, 1% are far, and the average rank is one half.
-        is_far = share > 1 - FAR + _DEVIATIONS * np.sqrt((1 - FAR) * FAR / self._rows)
         is_shifted = average > 0.5 + _DEVIATIONS / np.sqrt(12 * self._rows)
-        if is_far and share >= _MANY:
+        if share >= _MANY and self._far >= _FEWEST_FAR:
             warnings.warn(
                 f"{share:.0%} of these rows are farther from the fit than {FAR:.0%} of the fit. They have no interval, "
                 "and their text counts half. Fit on such rows, too.",

@@ -83,7 +83,7 @@ def default_pipeline(model: QACalibrator, *, has_certify_records: bool = False) 
     """
     chosen = None if model.partition is None else as_partition(model.partition).clone()
     reads_text = chosen is None or EMBEDDING in chosen._needs
-    has_features = model.features != "auto" and len(model.features) > 0
+    has_features = isinstance(model.features, list | tuple) and len(model.features) > 0
     score = (
         _score(model, reads_text=reads_text) if reads_text or has_features or model.learned_score != "auto" else None
     )

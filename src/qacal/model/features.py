@@ -164,7 +164,8 @@ class Features:
     @staticmethod
     def of(value: Any, score: LearnedScore | None, columns: Collection[str]) -> Features:
         """Return the features of a model: its parameter, those that its score names, and the columns of its groups."""
-        if value != "auto" and (isinstance(value, str) or not all(isinstance(text, str) for text in value)):
+        is_list = isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
+        if not is_list and not (isinstance(value, str) and value == "auto"):
             raise InputError(
                 f'features is {shown(value)}; expected "auto", or names such as ["tenant", "price:numeric"].'
             )
