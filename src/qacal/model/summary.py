@@ -9,12 +9,12 @@ import numpy as np
 from qacal.calibrators.ancestry import known_groups
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
+from qacal.calibrators.score.trials import CLEARLY, ColumnTrial
 from qacal.errors import counted
 from qacal.model.defaults import SHARE, SHARE_WITH_SCORE
 from qacal.planning import labels_for_group
 
 if TYPE_CHECKING:
-    from qacal.calibrators.score.trials import ColumnTrial
     from qacal.model.model import QACalibrator
 
 _FEW = 200
@@ -84,9 +84,16 @@ def _column(trial: ColumnTrial) -> str:
     """Return what a column adds to the score."""
     if trial.is_leak:
         return f"Column {trial.name}: not used. It predicts the label almost perfectly, so it was made from the label."
-    change = f"{'lowers' if trial.gain >= 0 else 'raises'} the log loss by {abs(trial.gain):.4f} ± {trial.error:.4f}"
+    change = f"lowers the log loss by {trial.gain:.4f} ± {trial.error:.4f}"
     if not trial.is_used:
-        reason = "a simpler score is better" if trial.gain > trial.error else "that is not enough"
+        if trial.gain <= trial.error:
+            loss = f"{-trial.gain:+.4f} ± {trial.error:.4f}"
+            return f"Column {trial.name}: not used. With it, the log loss is not lower ({loss})."
+        reason = "a simpler score is better"
+        if trial.is_suspect:
+            reason = "that is suspiciously much; to use it, name it (--feature, in Python: features)"
+        elif trial.gain <= CLEARLY * trial.error:
+            reason = "that is too little for a column that nobody named"
         return f"Column {trial.name}: not used. By itself it {change}; {reason}."
     doubt = " That is suspiciously much: is it known before the answer is judged?" if trial.is_suspect else ""
     return f"Column {trial.name}: used. By itself it {change}.{doubt}"

@@ -38,8 +38,8 @@ _ENOUGH_ROWS = 1_000
 # Rows of the fit that lack the same columns have a score of their own if they are this many.
 _ROWS_OF_A_PATTERN, _MOST_FALLBACKS = 50, 12
 
-# Among dozens of columns, one gains more than its standard error by chance; more than twice, hardly one.
-_CLEARLY = 2.0
+CLEARLY = 2.0
+"""Columns that nobody named must gain this many standard errors: of dozens, one gains a single one by chance."""
 
 # A column that leaves less than the first share of the log loss is suspected to be made from the label; with less than
 # the second it surely is. Of honest signals, the probability of the answer's tokens leaves three quarters.
@@ -164,7 +164,7 @@ class Material:
     def helps(self, column: ColumnTrial) -> bool:
         """Return whether a column gains more than noise, and may be used."""
         if column.name in self.unnamed:
-            return column.gain > _CLEARLY * column.error and not column.is_suspect
+            return column.gain > CLEARLY * column.error and not column.is_suspect
         return column.gain > column.error and not column.is_leak
 
     def lacks(self, name: str) -> Bools:
