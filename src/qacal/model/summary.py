@@ -91,7 +91,7 @@ def _column(trial: ColumnTrial) -> str:
             return f"Column {trial.name}: not used. With it, the log loss is not lower ({loss})."
         reason = "a simpler score is better"
         if trial.is_suspect:
-            reason = "that is suspiciously much; to use it, name it (--feature, in Python: features)"
+            reason = f"that is suspiciously much; to use it, pass --feature {trial.name} (in Python: features)"
         elif trial.gain <= CLEARLY * trial.error:
             reason = "that is too little for a column that nobody named"
         return f"Column {trial.name}: not used. By itself it {change}; {reason}."
