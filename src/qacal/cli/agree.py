@@ -34,7 +34,7 @@ def run(
 
     \b
         qacal agree samples.jsonl --by id -o answers.jsonl
-        qacal fit answers.jsonl -o model --extra-confidence agreement
+        qacal fit answers.jsonl -o model --feature agreement:confidence
         qacal fit answers.jsonl -o model --column confidence=agreement
     """
     from qacal.sources.elicitation.agreement import Samples

@@ -109,6 +109,8 @@ def find_kind(name: str, values: Sequence[Any]) -> FoundKind:
     FoundKind(kind=None, reason='nearly every row has its own value')
     >>> find_kind("version", ["1.2"] * 9)
     FoundKind(kind=None, reason='all rows have the same value')
+    >>> find_kind("agreement", [0.2, 0.6, 1.0] * 5)
+    FoundKind(kind='confidence', reason='')
     >>> find_kind("token_logprobs", [[-0.1, -0.2], [-3.0]] * 5)
     FoundKind(kind='logprobs', reason='')
     """
@@ -124,13 +126,17 @@ def find_kind(name: str, values: Sequence[Any]) -> FoundKind:
         return FoundKind(None, "all rows have the same value")
     if not any(isinstance(value, bool) for value in known):
         numbers = [parse_number(value, most=math.inf) for value in known]
+        # A few values are categories, unless the name says that they are confidences: five samples agree by fifths.
+        is_confidence = any(word in name.lower() for word in _CONFIDENCE) and all(
+            0 <= number <= 1 for number in numbers
+        )
+        if is_confidence:
+            return FoundKind("confidence")
         if all(map(math.isfinite, numbers)) and len({*numbers}) > _FEW_VALUES:
             is_whole = all(number.is_integer() for number in numbers)
             if is_whole and len({*numbers}) > _IDS * len(numbers):
                 return FoundKind(None, "nearly every row has its own value")
-            is_confidence = any(word in name.lower() for word in _CONFIDENCE)
-            is_confidence &= all(0 <= number <= 1 for number in numbers)
-            return FoundKind("confidence" if is_confidence else "numeric")
+            return FoundKind("numeric")
     if name.lower() in _CONTEXT and any(len(str(value)) > _LONG for value in known):
         return FoundKind("context")
     if len(distinct) * _ROWS_A_VALUE > len(known):
