@@ -19,7 +19,7 @@ from qacal.tally.arrays import ArrayLike, Floats, Ints, column_of_any
 from qacal.tally.groups import Paths
 
 if TYPE_CHECKING:
-    from qacal.calibrators.evidence import Evidence
+    from qacal.calibrators.base import Evidence
 
 
 class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

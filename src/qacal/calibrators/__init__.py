@@ -11,7 +11,7 @@ from typing import Any
 
 # Names are imported when they are first used: saved maps apply without scipy.
 _HOME = {
-    "Evidence": "evidence",
+    "Evidence": "base",
     "HierarchicalScaling": "hierarchical",
     "Identity": "identity",
     "IsotonicCalibration": "isotonic",

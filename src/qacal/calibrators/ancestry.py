@@ -8,7 +8,7 @@ from typing import Annotated
 
 import numpy as np
 
-from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
+from qacal.calibrators.base import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
 from qacal.errors import InputError
 from qacal.parameters import Axes, Between, require
 from qacal.tally.arrays import Floats, Ints

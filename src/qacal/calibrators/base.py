@@ -1,21 +1,29 @@
-"""The base of all calibrators: parameters around a solver that takes a tally and returns frozen maps."""
+"""The base of all calibrators: parameters around a solver that takes a tally and returns frozen maps.
+
+Maps take :class:`Rows` and return :class:`Evidence`: one schema for arrays, tables, JSON and reports.
+"""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 
-from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError, NotFittedError, RepeatedQuestionsWarning
 from qacal.parameters import MOST, HasParameters, require, shown
 from qacal.tally import ids as identity
 from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_length, seven_decimals, unit_values
 from qacal.tally.groups import NO_GROUP, GroupColumn, Paths
 from qacal.tally.tally import DOCUMENTS, Tally
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SOURCES = np.array(["group", "ancestor", "root", "far"])
+FROM_GROUP, FROM_ANCESTOR, FROM_ROOT, FROM_FAR = range(4)
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,81 @@ def group_names(codes: Ints, fitted: GroupColumn | None, max_depth: int | None =
     if fitted is None:
         return [None] * len(codes)
     return fitted.decode(np.where(np.isin(codes, fitted.leaves(max_depth)), codes, NO_GROUP))
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Each row's probability, and what it rests on.
+
+    confidence : what the LLM stated.
+    calibrated : the probability that the answer is correct.
+    low, high : the interval: with probability 1 - alpha all such intervals contain the truth at once. NaN if the
+        calibrator guarantees nothing.
+    group : the row's group; None if the calibrator does not know it.
+    source : whose map was used: "group", "ancestor" or "root". An interval from an ancestor or the root is about that
+        larger set, not about this group. "far" for a row that is unlike those of the fit, and has no interval.
+    rows : the number of calibration rows in the bin that was used; for curves, those that the curve was fitted on.
+    alpha : the probability that at least one interval of the fit is wrong; NaN without intervals.
+    unlike : the share of the rows of the fit that are nearer to the others than this row; NaN without a score.
+    decision, threshold : "answer" or "abstain" after a threshold has been chosen; None and NaN before.
+    """
+
+    confidence: Floats
+    calibrated: Floats
+    low: Floats
+    high: Floats
+    group: list[Any]
+    source: np.ndarray[Any, np.dtype[np.str_]]
+    rows: Ints
+    alpha: Floats
+    unlike: Floats
+    decision: list[str | None]
+    threshold: Floats
+
+    @staticmethod
+    def of(
+        confidence: Floats,
+        calibrated: Floats,
+        *,
+        group: list[Any] | None = None,
+        source: Ints | int = FROM_ROOT,
+        rows: Ints | int = 0,
+        low: Floats | float = np.nan,
+        high: Floats | float = np.nan,
+        alpha: float = np.nan,
+    ) -> Evidence:
+        """Return evidence from arrays, or from one value for all rows."""
+        n = len(confidence)
+        return Evidence(
+            confidence=confidence,
+            calibrated=calibrated,
+            low=np.broadcast_to(low, n),
+            high=np.broadcast_to(high, n),
+            group=[None] * n if group is None else group,
+            source=SOURCES[np.broadcast_to(source, n)],
+            rows=np.broadcast_to(rows, n),
+            alpha=np.broadcast_to(alpha, n),
+            unlike=np.full(n, np.nan),
+            decision=[None] * n,
+            threshold=np.full(n, np.nan),
+        )
+
+    def __len__(self) -> int:
+        return len(self.calibrated)
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the evidence as a table; missing values are null."""
+        import polars as pl
+
+        columns = {}
+        for name in (column.name for column in fields(self)):
+            values = getattr(self, name)
+            if isinstance(values, np.ndarray):
+                values = pl.Series(values, nan_to_null=True)
+            elif name == "decision":
+                values = pl.Series(values, dtype=pl.String)
+            columns[name] = values
+        return pl.DataFrame(columns, strict=False)
 
 
 class Maps(Protocol):
@@ -219,3 +302,36 @@ class Calibrator(HasParameters, ABC):
         if ids is not None and self._tally_options().get("ties"):
             tie = identity.as_tie(identity.id_hashes(ids, len(h)))
         return Rows(h, groups if self.properties.uses_groups else None, tie)
+
+
+# Logits
+
+Feature: TypeAlias = Literal["confidence", "logit"]
+
+# A stated 1.0 has an infinite logit. Cut off here it is 6.9: far from the middle, but a single one does not decide the
+# slope.
+LOGIT_CUT = 1e-3
+
+
+def feature_values(confidence: Floats, feature: Feature) -> Floats:
+    """Return the feature of the regression: the confidence, as in the paper, or its logit.
+
+    >>> feature_values(np.array([0.5, 1.0]), "logit").round(3)
+    array([0.   , 6.907])
+    """
+    if feature == "confidence":
+        return confidence
+    if feature == "logit":
+        inside = np.clip(confidence, LOGIT_CUT, 1 - LOGIT_CUT)
+        return np.asarray(np.log(inside / (1 - inside)))
+    raise InputError(f'feature is {feature!r}; expected "confidence" or "logit".')
+
+
+def expit(eta: Floats) -> Floats:
+    """Return 1 / (1 + exp(-eta)), for eta of any size, with numpy only: applying fitted curves does not need scipy.
+
+    >>> expit(np.array([-1000.0, 0.0, 1000.0]))
+    array([0. , 0.5, 1. ])
+    """
+    decay = np.exp(-np.abs(eta))
+    return np.asarray(np.where(eta >= 0, 1.0, decay) / (1.0 + decay))

@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from qacal.calibrators.ancestry import Lineage, flat_levels, groups_with_rows, lineage
-from qacal.calibrators.base import Rows, group_names
-from qacal.calibrators.evidence import Evidence
+from qacal.calibrators.base import Evidence, Rows, group_names
 from qacal.errors import InputError
 from qacal.guarantee import Certificate, check_alpha, jittered_certificate, uniform_certificate
 from qacal.parameters import MOST, Axes, Between, Offsets, require

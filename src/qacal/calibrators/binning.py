@@ -23,10 +23,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from qacal.calibrators.base import Calibrator, Maps, Properties, Rows
+from qacal.calibrators.base import Calibrator, Feature, Maps, Properties, Rows
 from qacal.calibrators.bin_maps import BinMaps, CertificateKind, Ties, fit_bins
 from qacal.calibrators.hierarchical import fit_curves
-from qacal.calibrators.platt import Feature, fit_platt
+from qacal.calibrators.platt import fit_platt
 from qacal.errors import InputError
 from qacal.tally.tally import Tally
 

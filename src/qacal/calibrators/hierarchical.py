@@ -8,11 +8,20 @@ from typing import Annotated, Any
 import numpy as np
 
 from qacal.calibrators.ancestry import deepest_level, known_groups, level_of
-from qacal.calibrators.base import Calibrator, Properties, Rows, group_names
-from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, Evidence
+from qacal.calibrators.base import (
+    FROM_GROUP,
+    FROM_ROOT,
+    Calibrator,
+    Evidence,
+    Feature,
+    Properties,
+    Rows,
+    expit,
+    feature_values,
+    group_names,
+)
 from qacal.calibrators.mixed.common import MixedFit
 from qacal.calibrators.mixed.flat import fit_hierarchical
-from qacal.calibrators.platt import Feature, expit, feature_values
 from qacal.parameters import MOST, Axes, Between, require
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs

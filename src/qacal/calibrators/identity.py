@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from qacal.calibrators.base import Calibrator, Properties, Rows
-from qacal.calibrators.evidence import Evidence
+from qacal.calibrators.base import Calibrator, Evidence, Properties, Rows
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 

@@ -8,48 +8,16 @@ Unpenalised. Soft targets and weights need nothing special: they are in the sums
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
-from qacal.calibrators.base import Calibrator, Properties, Rows
-from qacal.calibrators.evidence import Evidence
-from qacal.errors import InputError
+from qacal.calibrators.base import Calibrator, Evidence, Feature, Properties, Rows, expit, feature_values
 from qacal.parameters import MODERATE, MOST, Between
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 
-Feature: TypeAlias = Literal["confidence", "logit"]
-
-# A stated 1.0 has an infinite logit. Cut off here it is 6.9: far from the middle, but a single one does not decide the
-# slope.
-LOGIT_CUT = 1e-3
-
 _Pair: TypeAlias = tuple[float, float]
-
-
-def feature_values(confidence: Floats, feature: Feature) -> Floats:
-    """Return the feature of the regression: the confidence, as in the paper, or its logit.
-
-    >>> feature_values(np.array([0.5, 1.0]), "logit").round(3)
-    array([0.   , 6.907])
-    """
-    if feature == "confidence":
-        return confidence
-    if feature == "logit":
-        inside = np.clip(confidence, LOGIT_CUT, 1 - LOGIT_CUT)
-        return np.asarray(np.log(inside / (1 - inside)))
-    raise InputError(f'feature is {feature!r}; expected "confidence" or "logit".')
-
-
-def expit(eta: Floats) -> Floats:
-    """Return 1 / (1 + exp(-eta)), for eta of any size, with numpy only: applying fitted curves does not need scipy.
-
-    >>> expit(np.array([-1000.0, 0.0, 1000.0]))
-    array([0. , 0.5, 1. ])
-    """
-    decay = np.exp(-np.abs(eta))
-    return np.asarray(np.where(eta >= 0, 1.0, decay) / (1.0 + decay))
 
 
 def fit_logistic(x: Floats, w: Floats, wt: Floats) -> tuple[float, float]:

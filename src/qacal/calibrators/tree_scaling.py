@@ -8,12 +8,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 
 from qacal.calibrators.ancestry import Lineage
-from qacal.calibrators.base import Calibrator, Properties, Rows, group_names
-from qacal.calibrators.evidence import Evidence
+from qacal.calibrators.base import Calibrator, Evidence, Properties, Rows, expit, feature_values, group_names
 from qacal.calibrators.mixed.common import MixedFit
 from qacal.calibrators.mixed.nodes import Nodes, nodes_of
 from qacal.calibrators.mixed.tree import fit_tree
-from qacal.calibrators.platt import expit, feature_values
 from qacal.errors import InputError
 from qacal.parameters import MOST, Axes, Between, require
 from qacal.tally.arrays import Floats, Ints

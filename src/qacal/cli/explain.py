@@ -164,7 +164,7 @@ def _why(evidence: dict[str, Any]) -> Iterator[str]:
     """Yield what moved the probability from the stated confidence, step by step, and the nearest examples."""
     import numpy as np
 
-    from qacal.calibrators.platt import expit
+    from qacal.calibrators.base import expit
     from qacal.model.reasons import STATED, STEP, WORTH
 
     words = {

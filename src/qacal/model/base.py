@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from qacal.calibrators.evidence import Evidence
+from qacal.calibrators.base import Evidence
 from qacal.calibrators.score.likeness import FAR
 from qacal.errors import InputError, QacalWarning
 from qacal.model.reasons import reasons

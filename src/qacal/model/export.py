@@ -10,13 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from qacal.calibrators.ancestry import Lineage, deepest_level
-from qacal.calibrators.base import Calibrator
+from qacal.calibrators.base import FROM_GROUP, FROM_ROOT, LOGIT_CUT, SOURCES, Calibrator, Feature, expit, feature_values
 from qacal.calibrators.bin_maps import BinMaps
-from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, SOURCES
 from qacal.calibrators.hierarchical import LogisticMaps
 from qacal.calibrators.identity import IdentityMap
 from qacal.calibrators.isotonic import IsotonicMaps
-from qacal.calibrators.platt import LOGIT_CUT, Feature, LogisticMap, expit, feature_values
+from qacal.calibrators.platt import LogisticMap
 from qacal.calibrators.tree_scaling import TreeMaps
 from qacal.errors import InputError
 from qacal.model import sql

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from qacal.calibrators.base import Calibrator, Rows
-from qacal.calibrators.evidence import FROM_FAR, SOURCES, Evidence
+from qacal.calibrators.base import FROM_FAR, SOURCES, Calibrator, Evidence, Rows
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.likeness import FAR
 from qacal.embedders import Embedder

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.calibrators.platt import feature_values
+from qacal.calibrators.base import feature_values
 
 if TYPE_CHECKING:
     from qacal.model.model import QACalibrator

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.evidence import Evidence
+from qacal.calibrators.base import Evidence
 from qacal.errors import InputError
 from qacal.parameters import is_number, require
 from qacal.tally.groups import as_labels, kinds_of, require_common_kind

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.platt import expit, fit_logistic
+from qacal.calibrators.base import expit
+from qacal.calibrators.platt import fit_logistic
 from qacal.metrics.selective import accepted_sums
 from qacal.tally.arrays import Floats
 from qacal.tally.bins import group_runs

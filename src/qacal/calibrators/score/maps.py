@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from qacal.calibrators.platt import LOGIT_CUT, expit, feature_values
+from qacal.calibrators.base import LOGIT_CUT, expit, feature_values
 from qacal.calibrators.score.effects import FIXED, EffectsFit, fit_effects
 from qacal.calibrators.score.kernel import Kernel
 from qacal.calibrators.score.numbers import Numbers, first_cosines

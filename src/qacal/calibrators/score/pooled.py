@@ -16,7 +16,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 
-from qacal.calibrators.platt import feature_values, fit_platt
+from qacal.calibrators.base import feature_values
+from qacal.calibrators.platt import fit_platt
 from qacal.calibrators.score.effects import FIXED, fit_effects
 from qacal.parameters import FACTORS, Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Bools, Floats, Ints

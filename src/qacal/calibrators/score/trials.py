@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 
-from qacal.calibrators.platt import LOGIT_CUT
+from qacal.calibrators.base import LOGIT_CUT
 from qacal.calibrators.score.effects import EffectsFit
 from qacal.calibrators.score.maps import (
     MISSING,
