@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from qacal import Column, QABinning, QACalibrator, QacalWarning, StepBinning
-from qacal.calibrators.bin_maps import BinMaps
+from qacal.calibrators.maps import BinMaps
 from qacal.report import Block, read_contents, realised_errors, render
 from qacal.report.sentences import in_short, verdict_of
 from tests.answers import answers

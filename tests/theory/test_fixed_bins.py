@@ -5,7 +5,7 @@ import pytest
 from scipy import special, stats
 
 from qacal import Paths, StepBinning, Tally
-from qacal.calibrators.ancestry import flat_levels, sums_between
+from qacal.calibrators.maps import flat_levels, sums_between
 from qacal.calibrators.step_binning import step_tops
 from qacal.guarantee import fixed_certificate, mean_intervals
 from tests.sizes import FULL, sized

@@ -19,16 +19,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from qacal.calibrators.base import Calibrator, Feature, Maps, Properties, Rows
-from qacal.calibrators.bin_maps import BinMaps, CertificateKind, Ties, fit_bins
 from qacal.calibrators.hierarchical import fit_curves
+from qacal.calibrators.maps import BinMaps, distinct_values, flat_levels, groups_with_rows, lineage
 from qacal.calibrators.platt import fit_platt
 from qacal.errors import InputError
+from qacal.guarantee import Certificate, check_alpha, jittered_certificate, uniform_certificate
+from qacal.tally.arrays import Bools
+from qacal.tally.bins import Bins, check_points_per_bin, equal_bins, mass_bins, rank_bins
 from qacal.tally.tally import Tally
+
+Ties: TypeAlias = Literal["merge", "jitter"]
+CertificateKind: TypeAlias = Literal["uniform", "conditional"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -252,3 +258,94 @@ class ScalingQABinning(ScaledBinning):
         if self.pooling == "full":
             return fit_platt(tally, self.feature)
         raise InputError(f'pooling is {self.pooling!r}; expected "full" or "partial".')
+
+
+def fit_bins(
+    labels: Tally,
+    targets: Tally,
+    *,
+    points_per_bin: int,
+    n_bins: int | None = None,
+    max_depth: int | None = None,
+    ties: Ties = "merge",
+    certificate: CertificateKind = "uniform",
+    alpha: float = 0.1,
+) -> BinMaps:
+    """Return the maps for a tally.
+
+    labels : the rows with their true labels, for bins and intervals.
+    targets : the same rows with the targets for the values of bins, which may be the labels.
+    n_bins : instead of points per bin, for tallies without groups.
+    max_depth : use the groups of a tree at this depth. The uniform certificate covers all depths of the tree, so the
+        depth may be chosen on the same rows.
+    """
+    check_alpha(alpha)
+    for name, choice, kind in (("ties", ties, Ties), ("certificate", certificate, CertificateKind)):
+        if choice not in get_args(kind):
+            raise InputError(f"{name} is {choice!r}; expected one of {', '.join(map(repr, get_args(kind)))}.")
+    check_points_per_bin(points_per_bin)
+    if ties == "jitter" and points_per_bin < 2:
+        raise InputError(f'points_per_bin is {points_per_bin}; ties="jitter" needs 2 or more, an edge row and another.')
+    if ties == "jitter" and labels.n != len(labels):
+        raise InputError(
+            'some rows have the same id and the same confidence; ties="jitter" needs an id for every row, '
+            "for example one of question and answer."
+        )
+    levels = flat_levels(labels, max_depth)
+    levels_of_targets = levels if targets is labels else flat_levels(targets, max_depth)
+    ancestry = lineage(levels, labels.grouping, points_per_bin)
+    bins = [_bins(level, points_per_bin, n_bins, ties) for level in levels]
+    has_map = [np.isin(of.group, ancestry.owner[ancestry.depth == depth]) for depth, of in enumerate(bins)]
+    if ties == "jitter":
+        counts = [_bins_with_rows(of, level, points_per_bin) for of, level in zip(bins, levels, strict=True)]
+        guarantee = jittered_certificate(alpha, counts)
+    elif certificate == "conditional":
+        guarantee = Certificate("conditional", alpha, sum(int(which.sum()) for which in has_map))
+    else:
+        distinct = distinct_values(levels if max_depth is None else flat_levels(labels))
+        guarantee = uniform_certificate(alpha, distinct, labels.resolution)
+    parts = [_columns(*level, ties, guarantee) for level in zip(bins, levels_of_targets, has_map, strict=True)]
+    sizes = [np.unique(of.group[which], return_counts=True)[1] for of, which in zip(bins, has_map, strict=True)]
+    return BinMaps(
+        **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
+        offset=np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
+        lineage=ancestry,
+        grouping=None if labels.grouping is None else labels.grouping.distinct(),
+        max_depth=max_depth,
+        certificate=guarantee,
+        is_jittered=ties == "jitter",
+        resolution=labels.resolution,
+    )
+
+
+def _bins(level: Tally, points_per_bin: int, n_bins: int | None, ties: Ties) -> Bins:
+    if ties == "jitter":
+        return rank_bins(level, points_per_bin, n_bins)
+    return mass_bins(level, points_per_bin) if n_bins is None else equal_bins(level, n_bins)
+
+
+def _bins_with_rows(bins: Bins, level: Tally, least: int) -> int:
+    """Return the number of bins of a level in groups with `least` rows or more; the root always counts."""
+    if level.grouping is None:
+        return len(bins.group)
+    return int(np.isin(bins.group, groups_with_rows(level, least)).sum())
+
+
+def _columns(bins: Bins, targets: Tally, has_map: Bools, ties: Ties, guarantee: Certificate) -> dict[str, Any]:
+    """Return the columns of those bins of a level whose group has a map."""
+    labels = bins.tally
+    sums = [bins.sum(column)[has_map] for column in (labels.rows, labels.w, labels.wt, labels.wtt, labels.ww)]
+    low, high = guarantee.intervals(*sums)
+    targets_w, targets_wt = (bins.sum(column)[has_map] for column in (targets.w, targets.wt))
+    is_last = np.append(bins.group[1:] != bins.group[:-1], True)
+    # Where a bin ends: at its highest confidence, or, in Algorithm UMD, just below the edge row that follows it.
+    end = np.minimum(bins.stop - (1 if ties == "merge" else 0), len(labels) - 1)
+    tie = np.zeros(len(labels), dtype=np.uint64) if labels.tie is None else labels.tie
+    return {
+        "top": np.where(is_last, np.inf, labels.confidence[end])[has_map],
+        "tie": tie[end][has_map],
+        "value": np.clip(targets_wt / targets_w, 0.0, 1.0),
+        "low": low,
+        "high": high,
+        "rows": sums[0].astype(np.int64),
+    }

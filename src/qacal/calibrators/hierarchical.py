@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from qacal.calibrators.ancestry import deepest_level, known_groups, level_of
 from qacal.calibrators.base import (
     FROM_GROUP,
     FROM_ROOT,
@@ -20,6 +19,7 @@ from qacal.calibrators.base import (
     feature_values,
     group_names,
 )
+from qacal.calibrators.maps import deepest_level, known_groups, level_of
 from qacal.calibrators.mixed.common import MixedFit
 from qacal.calibrators.mixed.flat import fit_hierarchical
 from qacal.parameters import MOST, Axes, Between, require

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from qacal.calibrators.ancestry import Lineage, flat_levels, lineage
 from qacal.calibrators.base import Calibrator, Evidence, Properties, Rows, group_names
+from qacal.calibrators.maps import Lineage, flat_levels, lineage
 from qacal.errors import InputError
 from qacal.parameters import MOST, Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Floats, Ints

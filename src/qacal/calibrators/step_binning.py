@@ -6,9 +6,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from qacal.calibrators.ancestry import Lineage, flat_levels, groups_with_rows, lineage, places_between, sums_between
 from qacal.calibrators.base import Calibrator, Properties
-from qacal.calibrators.bin_maps import BinMaps
+from qacal.calibrators.maps import (
+    BinMaps,
+    Lineage,
+    flat_levels,
+    groups_with_rows,
+    lineage,
+    places_between,
+    sums_between,
+)
 from qacal.errors import InputError
 from qacal.guarantee import (
     Certificate,

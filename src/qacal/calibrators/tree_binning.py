@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.ancestry import flat_levels, lineage, sums_between
 from qacal.calibrators.base import Calibrator, Properties, expit
-from qacal.calibrators.bin_maps import BinMaps, distinct_values
+from qacal.calibrators.maps import BinMaps, distinct_values, flat_levels, lineage, sums_between
 from qacal.calibrators.tree_scaling import TreeFeature, fit_tree_curves
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha, uniform_certificate

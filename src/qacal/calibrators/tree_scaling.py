@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
-from qacal.calibrators.ancestry import Lineage
 from qacal.calibrators.base import Calibrator, Evidence, Properties, Rows, expit, feature_values, group_names
+from qacal.calibrators.maps import Lineage
 from qacal.calibrators.mixed.common import MixedFit
 from qacal.calibrators.mixed.nodes import Nodes, nodes_of
 from qacal.calibrators.mixed.tree import fit_tree

@@ -35,7 +35,7 @@ def show_set(models: dict[Any, QACalibrator], by: str) -> None:
 
 
 def _cells(model: QACalibrator, has_losses: bool) -> list[str]:
-    from qacal.calibrators.bin_maps import BinMaps
+    from qacal.calibrators.maps import BinMaps
 
     score, maps = model.learned_score_, model.calibrator_.maps_
     training = score.rows_ if score is not None and model.output == "certified" else 0
@@ -54,7 +54,7 @@ def to_dict(model: QACalibrator) -> dict[str, Any]:
     """Return what was fitted, for JSON; `tried` are the candidates that cross-validation compared."""
     from dataclasses import asdict
 
-    from qacal.calibrators.bin_maps import BinMaps
+    from qacal.calibrators.maps import BinMaps
     from qacal.metrics.evaluation import without_nan
     from qacal.model.summary import interval_readers
 

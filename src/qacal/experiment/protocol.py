@@ -15,8 +15,14 @@ from typing import Any
 import numpy as np
 
 from qacal.calibrators.base import Calibrator
-from qacal.calibrators.bin_maps import Ties
-from qacal.calibrators.binning import BinningCalibrator, QABinning, ScalingBinning, ScalingQABinning, UniformMassBinning
+from qacal.calibrators.binning import (
+    BinningCalibrator,
+    QABinning,
+    ScalingBinning,
+    ScalingQABinning,
+    Ties,
+    UniformMassBinning,
+)
 from qacal.calibrators.identity import Identity
 from qacal.calibrators.isotonic import IsotonicCalibration
 from qacal.calibrators.platt import PlattScaling

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from qacal.calibrators.bin_maps import Ties
+from qacal.calibrators.binning import Ties
 from qacal.errors import InputError, counted
 from qacal.experiment.groups import Beta
 from qacal.experiment.protocol import MEANING, SEEDS, Protocol, deal, methods, require_enough, run_method

@@ -9,12 +9,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from qacal.calibrators.ancestry import Lineage, deepest_level
 from qacal.calibrators.base import FROM_GROUP, FROM_ROOT, LOGIT_CUT, SOURCES, Calibrator, Feature, expit, feature_values
-from qacal.calibrators.bin_maps import BinMaps
 from qacal.calibrators.hierarchical import LogisticMaps
 from qacal.calibrators.identity import IdentityMap
 from qacal.calibrators.isotonic import IsotonicMaps
+from qacal.calibrators.maps import BinMaps, Lineage, deepest_level
 from qacal.calibrators.platt import LogisticMap
 from qacal.calibrators.tree_scaling import TreeMaps
 from qacal.errors import InputError

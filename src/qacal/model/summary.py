@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qacal.calibrators.ancestry import known_groups
 from qacal.calibrators.base import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
-from qacal.calibrators.bin_maps import BinMaps
+from qacal.calibrators.maps import BinMaps, known_groups
 from qacal.calibrators.score.trials import CLEARLY, ColumnTrial
 from qacal.errors import counted
 from qacal.model.defaults import SHARE, SHARE_WITH_SCORE

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from qacal.calibrators.bin_maps import BinMaps
+from qacal.calibrators.maps import BinMaps
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.evaluation import FITTED_ON, Evaluation, evaluate_rows, without_group, without_nan
 from qacal.metrics.ranking import Doubt

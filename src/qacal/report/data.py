@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qacal.calibrators.base import expit
-from qacal.calibrators.bin_maps import BinMaps
+from qacal.calibrators.maps import BinMaps
 from qacal.errors import InputError
 from qacal.experiment.sample import parts_by
 from qacal.metrics.evaluation import is_uneven, require_labels

@@ -25,8 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.ancestry import deepest_level
-from qacal.calibrators.bin_maps import BinMaps
+from qacal.calibrators.maps import BinMaps, deepest_level
 from qacal.metrics.claims import GAMMA, Judged, judged
 from qacal.report.data import Gathered
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qacal.calibrators.bin_maps import BinMaps
+from qacal.calibrators.maps import BinMaps
 from qacal.calibrators.score import LearnedScore
 from qacal.errors import counted, some_of
 from qacal.metrics.evaluation import FITTED_ON

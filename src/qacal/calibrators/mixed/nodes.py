@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from qacal.calibrators.ancestry import Lineage, deepest_level, sources
+from qacal.calibrators.maps import Lineage, deepest_level, sources
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.groups import NO_GROUP, GroupColumn, GroupIndex
 

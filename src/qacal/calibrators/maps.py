@@ -1,33 +1,75 @@
-r"""Maps made of bins: for every group a table of confidences, each bin with its value and its interval.
-
-Bin :math:`k` of a map is (top of bin k-1, top of bin k]; the first starts at 0 and the last ends at 1, both included.
-With ``ties="jitter"`` the order is that of the pair (confidence, hash of the id), and a bin is half open to the right
-as in Algorithm UMD. One comparison serves both: a row is in the first bin with a (top, tie) above the row's own.
+r"""Which map a group uses, and maps that are made of bins.
 
 A group with fewer than :math:`b` rows has no map of its own. It uses that of the nearest ancestor with :math:`b` rows
-or more; the root always has a map.
+or more; the root always has a map (:class:`Lineage`).
+
+In maps of bins (:class:`BinMaps`), bin :math:`k` is (top of bin k-1, top of bin k]; the first starts at 0 and the last
+ends at 1, both included. With ``ties="jitter"`` the order is that of the pair (confidence, hash of the id), and a bin is
+half open to the right as in Algorithm UMD. One comparison serves both: a row is in the first bin with a (top, tie) above
+the row's own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any
 
 import numpy as np
 
-from qacal.calibrators.ancestry import Lineage, flat_levels, groups_with_rows, lineage
-from qacal.calibrators.base import Evidence, Rows, group_names
+from qacal.calibrators.base import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT, Evidence, Rows, group_names
 from qacal.errors import InputError
-from qacal.guarantee import Certificate, check_alpha, jittered_certificate, uniform_certificate
+from qacal.guarantee import Certificate
 from qacal.parameters import MOST, Axes, Between, Offsets, require
-from qacal.tally.arrays import Bools, Floats, Hashes, Ints, seven_decimals
-from qacal.tally.bins import Bins, check_points_per_bin, equal_bins, group_runs, mass_bins, rank_bins, search_within
+from qacal.tally.arrays import Floats, Hashes, Ints, seven_decimals
+from qacal.tally.bins import group_runs, search_within
 from qacal.tally.cells import snap
-from qacal.tally.groups import NO_GROUP, GroupColumn
+from qacal.tally.groups import MAX_DEPTH, NO_GROUP, GroupColumn, GroupIndex
 from qacal.tally.tally import Tally
 
-Ties: TypeAlias = Literal["merge", "jitter"]
-CertificateKind: TypeAlias = Literal["uniform", "conditional"]
+
+@dataclass(frozen=True, eq=False)
+class Lineage:
+    """The nodes with maps, in the order of (depth, code); the root is the first.
+
+    depth, owner : the depth of each node, and its code at that depth.
+    source : what the node is to the groups that use its map: the group itself, an ancestor or the root.
+    directory : from a group's code to the place of the node whose map it uses.
+    """
+
+    depth: Annotated[Ints, Axes("nodes", may_be_empty=False), Between(0, MAX_DEPTH)]
+    owner: Annotated[Ints, Axes("nodes"), Between(NO_GROUP, 2**63 - 1)]
+    source: Annotated[Ints, Axes("nodes")]
+    directory: GroupIndex
+
+    def _validate(self) -> None:
+        is_root = self.depth[0] == 0 and self.owner[0] == NO_GROUP
+        require(bool(is_root), "the first node must be the root, and is not.")
+        is_below = np.diff(self.depth) > 0
+        is_right = (np.diff(self.depth) == 0) & (np.diff(self.owner) > 0)
+        are_groups = (self.depth[1:] > 0) & (self.owner[1:] >= 0)
+        require(bool(((is_below | is_right) & are_groups).all()), "nodes must rise by depth and code.")
+        require(
+            bool((self.directory.entries < len(self.depth)).all()),
+            "a group uses the map of a node that does not exist.",
+        )
+
+    def require_of(self, column: GroupColumn | None, max_depth: int | None = None) -> None:
+        """Raise for nodes that :func:`lineage` cannot have made for these groups."""
+        deepest = deepest_level(column, max_depth)
+        require(bool((self.depth <= deepest).all()), f"a node is deeper than the groups, which have depth {deepest}.")
+        require(np.array_equal(self.source, sources(self.depth, deepest)), "source does not agree with depth.")
+        groups = self.owner[(self.depth == deepest) & (self.owner != NO_GROUP)]
+        is_known = np.isin(groups, known_groups(column, max_depth)).all()
+        require(bool(is_known), "a group has a map, but had no rows in the fit.")
+        codes, entries = self.directory.codes, self.directory.entries
+        depth = self.depth[entries]
+        owner = np.where(depth == 0, NO_GROUP, codes >> (deepest - depth))
+        require(np.array_equal(owner, self.owner[entries]), "a group uses the map of another group.")
+        if column is None or deepest == 0:
+            require(len(codes) == 0, "there are no groups, and the directory lists some.")
+        elif column.is_tree:
+            require(np.array_equal(codes, np.arange(2**deepest)), "the directory of a tree must list all its leaves.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,75 +230,99 @@ class BinMaps:
         return bins
 
 
-def fit_bins(
-    labels: Tally,
-    targets: Tally,
-    *,
-    points_per_bin: int,
-    n_bins: int | None = None,
-    max_depth: int | None = None,
-    ties: Ties = "merge",
-    certificate: CertificateKind = "uniform",
-    alpha: float = 0.1,
-) -> BinMaps:
-    """Return the maps for a tally.
+# Levels of groups, and the nodes among them that have maps
 
-    labels : the rows with their true labels, for bins and intervals.
-    targets : the same rows with the targets for the values of bins, which may be the labels.
-    n_bins : instead of points per bin, for tallies without groups.
-    max_depth : use the groups of a tree at this depth. The uniform certificate covers all depths of the tree, so the
-        depth may be chosen on the same rows.
-    """
-    check_alpha(alpha)
-    for name, choice, kind in (("ties", ties, Ties), ("certificate", certificate, CertificateKind)):
-        if choice not in get_args(kind):
-            raise InputError(f"{name} is {choice!r}; expected one of {', '.join(map(repr, get_args(kind)))}.")
-    check_points_per_bin(points_per_bin)
-    if ties == "jitter" and points_per_bin < 2:
-        raise InputError(f'points_per_bin is {points_per_bin}; ties="jitter" needs 2 or more, an edge row and another.')
-    if ties == "jitter" and labels.n != len(labels):
-        raise InputError(
-            'some rows have the same id and the same confidence; ties="jitter" needs an id for every row, '
-            "for example one of question and answer."
-        )
-    levels = flat_levels(labels, max_depth)
-    levels_of_targets = levels if targets is labels else flat_levels(targets, max_depth)
-    ancestry = lineage(levels, labels.grouping, points_per_bin)
-    bins = [_bins(level, points_per_bin, n_bins, ties) for level in levels]
-    has_map = [np.isin(of.group, ancestry.owner[ancestry.depth == depth]) for depth, of in enumerate(bins)]
-    if ties == "jitter":
-        counts = [_bins_with_rows(of, level, points_per_bin) for of, level in zip(bins, levels, strict=True)]
-        guarantee = jittered_certificate(alpha, counts)
-    elif certificate == "conditional":
-        guarantee = Certificate("conditional", alpha, sum(int(which.sum()) for which in has_map))
+
+def flat_levels(tally: Tally, max_depth: int | None = None) -> list[Tally]:
+    """Return the tally of the root, and of the groups of each depth below it; flat groups are all at depth 1."""
+    return [level_of(tally, depth) for depth in range(deepest_level(tally.grouping, max_depth) + 1)]
+
+
+def level_of(tally: Tally, depth: int) -> Tally:
+    """Return the tally over the groups at one depth; at depth 0, a tally without groups."""
+    if depth == 0:
+        return tally.pooled()
+    column = tally.grouping
+    return tally.roll_up(depth).flat() if column is not None and column.is_tree else tally
+
+
+def deepest_level(column: GroupColumn | None, max_depth: int | None = None) -> int:
+    """Return the depth of the groups in use: 0 without a column, 1 for flat groups."""
+    if column is None:
+        return 0
+    if column.depth is None:
+        if max_depth is not None:
+            raise InputError(f"max_depth is {max_depth}, and the groups are no tree; leave it out, or pass Paths.")
+        return 1
+    deepest = column.depth if max_depth is None else max_depth
+    if not 0 <= deepest <= column.depth:
+        raise InputError(f"max_depth is {max_depth}; the groups are a tree of depth {column.depth}.")
+    return deepest
+
+
+def lineage(levels: list[Tally], column: GroupColumn | None, rows: int) -> Lineage:
+    """Return the nodes with maps, if a group needs `rows` rows to have its own."""
+    deepest = len(levels) - 1
+    if column is None or deepest == 0:
+        leaves = np.array([], dtype=np.int64)
+        reads = owner = leaves
+    elif column.depth is None:
+        leaves = owner = groups_with_rows(levels[1], rows)
+        reads = np.ones_like(leaves)
     else:
-        distinct = distinct_values(levels if max_depth is None else flat_levels(labels))
-        guarantee = uniform_certificate(alpha, distinct, labels.resolution)
-    parts = [_columns(*level, ties, guarantee) for level in zip(bins, levels_of_targets, has_map, strict=True)]
-    sizes = [np.unique(of.group[which], return_counts=True)[1] for of, which in zip(bins, has_map, strict=True)]
-    return BinMaps(
-        **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
-        offset=np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
-        lineage=ancestry,
-        grouping=None if labels.grouping is None else labels.grouping.distinct(),
-        max_depth=max_depth,
-        certificate=guarantee,
-        is_jittered=ties == "jitter",
-        resolution=labels.resolution,
-    )
+        leaves = np.arange(2**deepest)
+        reads = np.zeros_like(leaves)
+        for depth in range(1, deepest + 1):
+            reads[np.isin(leaves >> (deepest - depth), groups_with_rows(levels[depth], rows))] = depth
+        owner = np.where(reads == 0, NO_GROUP, leaves >> (deepest - reads))
+    root = np.array([[0], [NO_GROUP]])
+    nodes, number = np.unique(np.concatenate([root, [reads, owner]], axis=1), axis=1, return_inverse=True)
+    return Lineage(nodes[0], nodes[1], sources(nodes[0], deepest), GroupIndex(leaves, number.ravel()[1:]))
 
 
-def _bins(level: Tally, points_per_bin: int, n_bins: int | None, ties: Ties) -> Bins:
-    if ties == "jitter":
-        return rank_bins(level, points_per_bin, n_bins)
-    return mass_bins(level, points_per_bin) if n_bins is None else equal_bins(level, n_bins)
+def sums_between(cuts: Floats, levels: list[Tally], ancestry: Lineage, names: Iterable[str]) -> dict[str, Floats]:
+    """Return tables of (node, cut): sums of tally columns over confidences above the cut before, up to this one."""
+    shape = (len(ancestry.depth), len(cuts))
+    sums = {name: np.zeros(shape[0] * shape[1]) for name in names}
+    for level, cells, place in places_between(cuts, levels, ancestry):
+        for name, total in sums.items():
+            total += np.bincount(place, weights=getattr(level, name)[cells], minlength=len(total))
+    return {name: total.reshape(shape) for name, total in sums.items()}
 
 
-def _bins_with_rows(bins: Bins, level: Tally, least: int) -> int:
-    """Return the number of bins of a level in groups with `least` rows or more; the root always counts."""
-    if level.grouping is None:
-        return len(bins.group)
-    return int(np.isin(bins.group, groups_with_rows(level, least)).sum())
+def places_between(cuts: Floats, levels: list[Tally], ancestry: Lineage) -> Iterator[tuple[Tally, Ints, Ints]]:
+    """Yield each level with its cells that are in a node, and their places in a table of (node, cut)."""
+    for depth, level in enumerate(levels):
+        cells, row = _cells_of(np.flatnonzero(ancestry.depth == depth), level, ancestry)
+        yield level, cells, row * len(cuts) + np.searchsorted(cuts, level.confidence[cells])
+
+
+def _cells_of(nodes: Ints, level: Tally, ancestry: Lineage) -> tuple[Ints, Ints]:
+    """Return the cells of a level that are in one of these nodes, and the place of that node."""
+    column = level.grouping
+    if column is None or len(nodes) == 0 or ancestry.owner[nodes[0]] == NO_GROUP:
+        n_cells = len(level) if len(nodes) else 0
+        return np.arange(n_cells), np.zeros(n_cells, dtype=np.int64)
+    at = np.minimum(np.searchsorted(ancestry.owner[nodes], column.code), len(nodes) - 1)
+    cells = np.flatnonzero(ancestry.owner[nodes[at]] == column.code)
+    return cells, nodes[at[cells]]
+
+
+def known_groups(column: GroupColumn | None, max_depth: int | None = None) -> Ints:
+    """Return the codes of the groups that had rows in the fit."""
+    return np.array([], dtype=np.int64) if column is None else column.leaves(max_depth)
+
+
+def sources(depth: Ints, deepest: int) -> Ints:
+    """Return what nodes of these depths are to the groups that use their maps."""
+    return np.where(depth == 0, FROM_ROOT, np.where(depth == deepest, FROM_GROUP, FROM_ANCESTOR))
+
+
+def groups_with_rows(tally: Tally, rows: int) -> Ints:
+    """Return the groups of a level that have `rows` rows or more."""
+    codes, first, last = group_runs(tally)
+    through = np.concatenate([[0], np.cumsum(tally.rows)])
+    return np.asarray(codes[(codes != NO_GROUP) & (through[last] - through[first] >= rows)])
 
 
 def distinct_values(levels: list[Tally]) -> list[Ints]:
@@ -266,23 +332,3 @@ def distinct_values(levels: list[Tally]) -> list[Ints]:
         codes, first, last = group_runs(level)
         counts.append((last - first)[codes != NO_GROUP])
     return counts
-
-
-def _columns(bins: Bins, targets: Tally, has_map: Bools, ties: Ties, guarantee: Certificate) -> dict[str, Any]:
-    """Return the columns of those bins of a level whose group has a map."""
-    labels = bins.tally
-    sums = [bins.sum(column)[has_map] for column in (labels.rows, labels.w, labels.wt, labels.wtt, labels.ww)]
-    low, high = guarantee.intervals(*sums)
-    targets_w, targets_wt = (bins.sum(column)[has_map] for column in (targets.w, targets.wt))
-    is_last = np.append(bins.group[1:] != bins.group[:-1], True)
-    # Where a bin ends: at its highest confidence, or, in Algorithm UMD, just below the edge row that follows it.
-    end = np.minimum(bins.stop - (1 if ties == "merge" else 0), len(labels) - 1)
-    tie = np.zeros(len(labels), dtype=np.uint64) if labels.tie is None else labels.tie
-    return {
-        "top": np.where(is_last, np.inf, labels.confidence[end])[has_map],
-        "tie": tie[end][has_map],
-        "value": np.clip(targets_wt / targets_w, 0.0, 1.0),
-        "low": low,
-        "high": high,
-        "rows": sums[0].astype(np.int64),
-    }
