@@ -4,9 +4,9 @@ A group with fewer than :math:`b` rows has no map of its own. It uses that of th
 or more; the root always has a map (:class:`Lineage`).
 
 In maps of bins (:class:`BinMaps`), bin :math:`k` is (top of bin k-1, top of bin k]; the first starts at 0 and the last
-ends at 1, both included. With ``ties="jitter"`` the order is that of the pair (confidence, hash of the id), and a bin is
-half open to the right as in Algorithm UMD. One comparison serves both: a row is in the first bin with a (top, tie) above
-the row's own.
+ends at 1, both included. With ``ties="jitter"`` the order is that of the pair (confidence, hash of the id), and a bin
+is half open to the right as in Algorithm UMD. One comparison serves both: a row is in the first bin with a (top, tie)
+above the row's own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The protocol of embedders (questions and answers in, one vector per row out), and functions that they share."""
+"""The protocol of embedders (questions and answers in, one vector per row out), their names, and what they share."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number of finished rows and the number of all rows."""
 
 
+_KNOWN = """there are:
+  static        vectors per token, averaged: fast (the default)
+  minilm        all-MiniLM-L6-v2, a small sentence encoder: better groups, slower
+  onnx:DIR      an encoder exported to ONNX: a folder with model.onnx and tokenizer.json
+  hf:ID         an encoder of the Hugging Face hub, or a folder with one; needs torch
+  column:NAME   vectors that the records carry in a column
+onnx: and hf: may end in ?pooling=cls, ?pooling=mean or ?pooling=last."""
+
+
 @runtime_checkable
 class Embedder(Protocol):
     """Turns rows of text into vectors, the paper's beta_emb.
@@ -43,6 +52,39 @@ class Embedder(Protocol):
 
     def embed(self, questions: Sequence[str], answers: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Return one vector per row, shape (rows, dim)."""
+
+
+def embedder(name: str | Embedder) -> Embedder:
+    """Return the embedder of a name; an embedder is returned unchanged.
+
+    >>> embedder("column:embedding").name
+    'column:embedding'
+    >>> embedder("bert")
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: there is no embedder 'bert'; there are:
+      static        vectors per token, averaged: fast (the default)
+      ...
+    """
+    if isinstance(name, Embedder):
+        return name
+    from qacal import embedders  # the package imports this module
+
+    kind, colon, rest = str(name).partition(":")
+    before, mark, after = rest.rpartition("?pooling=")
+    where, pooling = (before, after) if mark else (rest, None)
+    match kind, colon, rest:
+        case "static", "", "":
+            return embedders.StaticEmbedder()
+        case "minilm", "", "":
+            return embedders.MiniLMEmbedder()
+        case "onnx", _, rest if rest:
+            return embedders.OnnxEmbedder(where, pooling)
+        case "hf", _, rest if rest:
+            return embedders.HuggingFaceEmbedder(where, pooling or "cls")
+        case "column", _, rest if rest:
+            return embedders.ColumnEmbedder(rest)
+    raise InputError(f"there is no embedder {name!r}; {_KNOWN}")
 
 
 def paired_texts(questions: Sequence[str], answers: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -76,6 +118,18 @@ def _texts(values: Sequence[str], name: str) -> list[str]:
         text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         for text in listed
     ]
+
+
+def unit_rows(vectors: Vectors) -> Vectors:
+    """Scale every row to length 1, except rows of zeros.
+
+    >>> unit_rows(np.array([[3, 4], [0, 0]], dtype=np.float32))
+    array([[0.6, 0.8],
+           [0. , 0. ]], dtype=float32)
+    """
+    lengths = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
+    scaled: Vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    return scaled
 
 
 def optional_package(name: str, extra: str) -> Any:

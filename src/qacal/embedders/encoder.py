@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
-from qacal.embedders.base import Progress, Vectors, paired_texts, settings_digest
+from qacal.embedders.base import Progress, Vectors, paired_texts, settings_digest, unit_rows
 from qacal.errors import InputError
 from qacal.tally.arrays import Ints
 
@@ -211,15 +211,3 @@ def pooled(hidden: Vectors, batch: Batch, pooling: Pooling, cls: frozenset[int])
         at = np.where(is_first, first, at)
     chosen: Vectors = hidden[rows, at]
     return chosen
-
-
-def unit_rows(vectors: Vectors) -> Vectors:
-    """Scale every row to length 1, except rows of zeros.
-
-    >>> unit_rows(np.array([[3, 4], [0, 0]], dtype=np.float32))
-    array([[0.6, 0.8],
-           [0. , 0. ]], dtype=float32)
-    """
-    lengths = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
-    scaled: Vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    return scaled

@@ -14,8 +14,8 @@ from qacal.embedders.base import (
     package_file,
     paired_texts,
     settings_digest,
+    unit_rows,
 )
-from qacal.embedders.encoder import unit_rows
 
 # Enough rows that the tokenizer has work for every core, few enough that progress moves.
 _ROWS_A_STEP = 4096

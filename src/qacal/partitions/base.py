@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError, NotFittedError
 from qacal.parameters import HasParameters, is_whole, require, shown
-from qacal.tally.arrays import ArrayLike, Ints
+from qacal.tally.arrays import ArrayLike, Floats, Ints, as_vectors, portions, require_finite
 from qacal.tally.groups import MAX_DEPTH, Paths, as_grouping
-from qacal.tally.ids import mix
-from qacal.tally.vectors import as_vectors
+from qacal.tally.ids import mix, row_hashes
 
 EMBEDDING = "embedding"
 """The name of the column of vectors among the inputs of a partition."""
@@ -138,6 +137,18 @@ def column_of(inputs: Mapping[str, ArrayLike], name: str, reader: object) -> Arr
         names = ", ".join(map(repr, inputs)) or "nothing"
         raise InputError(f"{reader!r} needs {name!r}, and the rows have {names}. Add that column, or rename yours.")
     return inputs[name]
+
+
+def fitting_vectors(Z: ArrayLike) -> Floats:
+    """Return vectors to learn from: float64, finite, and in the order of a hash of each row.
+
+    So sums round the same way, and seeded choices pick the same rows, whatever the order of the file.
+    """
+    matrix = as_vectors(Z)
+    for rows, block in portions(matrix):
+        require_finite(block, range(rows.start, rows.stop))
+    exact = matrix.astype(np.float64) + 0.0  # -0.0 equals 0.0 but has other bits
+    return exact[np.argsort(row_hashes(exact), kind="stable")]
 
 
 def start_of(seed: int, number: int) -> int:

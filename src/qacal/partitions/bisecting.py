@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import MODERATE, MOST, Axes, Between, require
-from qacal.partitions.base import ROUNDING, Tree, one_thread, start_of
-from qacal.tally.arrays import ArrayLike, Floats, Ints
+from qacal.partitions.base import ROUNDING, Tree, fitting_vectors, one_thread, start_of
+from qacal.tally.arrays import ArrayLike, Floats, Ints, portions, require_finite
 from qacal.tally.groups import Paths
 from qacal.tally.ids import check_seed
-from qacal.tally.vectors import fitting_vectors, portions, require_finite
 
 # The directions of a tree are this many numbers at most: a gigabyte.
 _MOST_NUMBERS = 2**27

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import MODERATE, MOST, Axes, Between, require, shown
-from qacal.partitions.base import ROUNDING, Tree
-from qacal.tally.arrays import ArrayLike, Floats, Ints
+from qacal.partitions.base import ROUNDING, Tree, fitting_vectors
+from qacal.tally.arrays import ArrayLike, Floats, Ints, portions, require_finite
 from qacal.tally.groups import Paths
-from qacal.tally.vectors import fitting_vectors, portions, require_finite
 
 
 @dataclass(frozen=True, eq=False)

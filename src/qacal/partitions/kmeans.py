@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import MOST, Axes, Between, is_whole, require, shown
-from qacal.partitions.base import ROUNDING, Partition, one_thread, start_of
-from qacal.tally.arrays import ArrayLike, Floats, Ints
-from qacal.tally.ids import check_seed
-from qacal.tally.vectors import LARGEST, as_vectors, fitting_vectors, portions, require_finite, row_hashes
+from qacal.partitions.base import ROUNDING, Partition, fitting_vectors, one_thread, start_of
+from qacal.tally.arrays import LARGEST, ArrayLike, Floats, Ints, as_vectors, portions, require_finite
+from qacal.tally.ids import check_seed, row_hashes
 
 _MOST_GROUPS = 2**20
 

@@ -1,4 +1,4 @@
-r"""Columns as checked arrays: the one place where values enter.
+r"""Columns and vectors as checked arrays: the one place where values enter.
 
 A row is a question, an answer, a confidence :math:`h \in [0, 1]` and, if known, whether the answer was correct,
 :math:`y` (0/1, or a soft target in [0, 1]). All other code may rely on float64 arrays of one length without NaN.
@@ -7,7 +7,7 @@ Nothing is dropped or guessed here: an error names the value, its position and w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MappingView, Sequence, Set, Sized
+from collections.abc import Iterator, Mapping, MappingView, Sequence, Set, Sized
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,6 +32,9 @@ _NUMBERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 _NUMBERS |= {"bool", "boolean", "halffloat", "float", "double", "float32", "float64"}
 
 _MISSING = "Leave the row out, or fill it in from what you know of it."
+
+LARGEST = 1e100
+"""Larger numbers than this cannot be squared and summed."""
 
 
 def unit_values(values: ArrayLike, name: str) -> Floats:
@@ -267,3 +270,51 @@ def _outside(array: Floats, name: str) -> InputError:
         if np.nanmax(array) <= 10:
             advice = " None is above 10, as on a scale from 0 to 10 or 1 to 5: bring them to 0 to 1 first."
     return InputError(f"{name}[{at}] is {value}{others}; expected 0 to 1.{advice}")
+
+
+# Vectors, one per row
+
+
+def as_vectors(Z: ArrayLike, width: int | None = None, fitted: str = "tree") -> NDArray[np.floating]:
+    """Return vectors as a matrix; float32 and float64 are not copied.
+
+    width, fitted : the expected number of coordinates, and the name of the fitted object, for the error.
+
+    >>> as_vectors([[1.0, 2.0, 3.0]], width=2)
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: the vectors have 3 coordinates; the tree was fitted on 2.
+    """
+    if np.ma.is_masked(Z):
+        raise InputError("some numbers of the vectors are masked; leave those rows out, or fill them.")
+    try:
+        matrix = np.asarray(Z)
+        if matrix.dtype.kind == "O":  # a column of lists, or numbers of any type
+            matrix = np.array(matrix.tolist(), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("the vectors are not all numbers, as many in every row; expected a matrix of them.") from None
+    if matrix.dtype.kind not in "biuf":
+        raise InputError(f"the vectors are of type {matrix.dtype}; expected numbers, such as the rows of an embedding.")
+    if matrix.dtype not in (np.float32, np.float64):
+        matrix = matrix.astype(np.float64)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise InputError(f"the vectors have shape {matrix.shape}; expected (rows, coordinates), at least one of each.")
+    if width is not None and matrix.shape[1] != width:
+        raise InputError(f"the vectors have {matrix.shape[1]} coordinates; the {fitted} was fitted on {width}.")
+    return matrix
+
+
+def portions(Z: NDArray[np.floating], n_rows: int = 4096) -> Iterator[tuple[slice, Floats]]:
+    """Yield the rows as float64, in portions that fit into the processor's cache, with their places."""
+    for start in range(0, len(Z), n_rows):
+        rows = slice(start, start + n_rows)
+        yield rows, Z[rows].astype(np.float64, copy=False)
+
+
+def require_finite(block: Floats, numbers: Sequence[int] | Ints) -> None:
+    """Raise on NaN, infinity and numbers too large to be squared; `numbers` are the row numbers for the error."""
+    if not (block.max(initial=0.0) <= LARGEST and block.min(initial=0.0) >= -LARGEST):  # NaN fails both
+        row, column = np.argwhere(~(np.abs(block) <= LARGEST))[0]
+        raise InputError(
+            f"the vector of row {numbers[row]} has {block[row, column]} at {column}; expected finite numbers."
+        )

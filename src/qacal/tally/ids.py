@@ -128,6 +128,18 @@ def value_hashes(*columns: Floats | Ints) -> Hashes:
     return out
 
 
+def row_hashes(Z: Floats) -> Hashes:
+    """Return a hash of the bits of each row of a matrix; there must be no -0.0.
+
+    The bits of each number are multiplied by a random number of its column, added up and mixed.
+    """
+    # The high bits of a float vary most, and do not affect the low bits of a product.
+    bits = np.ascontiguousarray(Z).view(np.uint64)
+    bits = bits ^ (bits >> np.uint64(32))
+    bits *= mix(np.arange(Z.shape[1], dtype=np.uint64)) | np.uint64(1)
+    return mix(bits.sum(axis=1, dtype=np.uint64))
+
+
 def combined(hashes: Hashes, *columns: Hashes | Floats | Ints) -> Hashes:
     """Return one hash per row of hashes and further columns together.
 

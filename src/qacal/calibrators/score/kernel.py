@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.parameters import FACTORS, Axes, Between
-from qacal.tally.arrays import Floats
-from qacal.tally.vectors import LARGEST, as_vectors, portions, require_finite, row_hashes
+from qacal.tally.arrays import LARGEST, Floats, as_vectors, portions, require_finite
+from qacal.tally.ids import row_hashes
 
 # These numbers were chosen by log loss on five LLMs, two files and two embedders; half or twice any of them changes log
 # loss by .001 or less.

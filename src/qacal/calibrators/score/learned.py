@@ -26,15 +26,17 @@ from qacal.tally.arrays import (
     Floats,
     Hashes,
     Ints,
+    as_vectors,
     column_of_any,
     is_missing,
+    portions,
+    require_finite,
     require_length,
     seven_decimals,
     unit_values,
 )
 from qacal.tally.groups import as_labels
-from qacal.tally.ids import id_hashes, mix, value_hashes
-from qacal.tally.vectors import as_vectors, portions, require_finite, row_hashes
+from qacal.tally.ids import id_hashes, mix, row_hashes, value_hashes
 
 TEXTS = ("question", "answer")
 """The texts that a score reads besides their embedding, where rows have them."""
