@@ -14,7 +14,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
 
 import numpy as np
 
@@ -243,26 +242,3 @@ def search_ranges(rows: int, groups: Sequence[int], *, epsilon: float = 0.1, alp
 def _steps(smallest: int, largest: int) -> tuple[int, ...]:
     steps = np.unique(np.round(np.geomspace(smallest, largest, 12)).astype(int))
     return tuple(steps[::-1].tolist())
-
-
-def labels_for_group(certifying: int, share: float, learning: float) -> int:
-    """Return how many labelled rows are needed for a group to have its own intervals.
-
-    certifying : number of certifying rows that the group needs.
-    share : the group's share of the rows.
-    learning : the share of the questions used for training.
-
-    >>> labels_for_group(250, 1 / 16, 0.8)
-    20000
-    """
-    return rounded_up(certifying / share / (1 - learning) - 1e-6)
-
-
-def rounded_up(number: float) -> int:
-    """Return an estimate, rounded up to two digits.
-
-    >>> rounded_up(8203.6), rounded_up(57.2)
-    (8300, 58)
-    """
-    unit = int(10 ** max(0, floor(log10(number)) - 1))
-    return ceil(number / unit) * unit

@@ -25,12 +25,12 @@ from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.binning import BinningCalibrator
 from qacal.errors import InputError, RepeatedQuestionsWarning
 from qacal.metrics.calibration import calibration_error
-from qacal.metrics.proper_scores import brier_score, log_loss
+from qacal.metrics.scores import brier_score, log_loss
 from qacal.metrics.selective import auac
 from qacal.parameters import require_kind, shown
 from qacal.planning import Ranges, search_ranges
 from qacal.tally.arrays import Floats, Ints, seven_decimals
-from qacal.tally.bins import Bins, group_runs, mass_bins, search_within
+from qacal.tally.bins import Bins, mass_bins, search_within
 from qacal.tally.cells import snap
 from qacal.tally.groups import NO_GROUP, GroupColumn
 from qacal.tally.tally import Tally
@@ -266,7 +266,7 @@ class _Level:
         self._labels = labels
         resolution = labels.resolution
         self._confidence = seven_decimals(confidence) if resolution is None else snap(confidence, resolution)
-        groups, first, last = group_runs(labels)
+        groups, first, last = labels.group_runs()
         self._first = first
         self._places: dict[int, tuple[Bins, Ints]] = {}
         if codes is None:

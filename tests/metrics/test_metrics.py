@@ -12,7 +12,7 @@ from sklearn import metrics as sk
 
 import qacal
 from qacal import InputError, Paths, Tally
-from qacal.metrics.ranking import doubt_of, estimate_auroc
+from qacal.metrics.scores import doubt_of, estimate_auroc
 
 
 @st.composite

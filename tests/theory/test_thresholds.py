@@ -5,8 +5,9 @@ from scipy import stats
 
 from qacal import Tally, certified_threshold, threshold_curve
 from qacal.thresholds.certified import lowest_rejected
-from qacal.thresholds.curve import CANDIDATES, ThresholdCurve, curve_of
-from qacal.thresholds.outlook import Forecasts, cells_of
+from qacal.thresholds.curve import ThresholdCurve, curve_of
+from qacal.thresholds.fit_record import CANDIDATES, Forecasts, cells_of
+from qacal.thresholds.outlook import best_start
 from tests.theory.lab import assert_breaks, assert_holds, at_least, failure_rate
 
 TRIALS = 400
@@ -74,7 +75,7 @@ def test_a_start_that_has_seen_the_labels_of_the_tested_rows_is_not_allowed():
     def starts_where_it_looks_best(rng):
         cells = cells_of(Tally.of(*flat(rng)))[None]
         curve = curve_of(cells.score, cells.rows, cells.right, SCORES, ALPHA, is_soft=False)
-        start = cells.start(SCORES, curve.rows, 0.8, ALPHA)
+        start = best_start(cells, SCORES, curve.rows, 0.8, ALPHA)
         return lowest_rejected(curve.p_values(0.8), start, ALPHA) is not None
 
     assert_breaks(starts_where_it_looks_best, ALPHA, TRIALS)

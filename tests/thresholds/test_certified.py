@@ -10,8 +10,9 @@ from scipy import stats
 
 from qacal import InputError, Paths, Tally, certified_threshold
 from qacal.thresholds.certified import lowest_rejected
-from qacal.thresholds.curve import CANDIDATES, relative_entropy
-from qacal.thresholds.outlook import Forecast, Forecasts, fewest_rows
+from qacal.thresholds.curve import relative_entropy
+from qacal.thresholds.fit_record import CANDIDATES, Forecast, Forecasts
+from qacal.thresholds.outlook import best_start, fewest_rows
 
 VALUES = [0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0]
 
@@ -249,7 +250,7 @@ def test_the_rows_that_are_needed_are_enough():
 
 def test_an_outlook_without_enough_rows_begins_with_all_of_them():
     outlook = Forecast(np.array([0.5, 0.9]), np.array([90.0, 10.0]), np.array([45.0, 10.0]))
-    assert outlook.start(CANDIDATES, 5, 0.9, 0.1) == 0
-    assert CANDIDATES[outlook.start(CANDIDATES, 1000, 0.9, 0.1)] == 0.9
+    assert best_start(outlook, CANDIDATES, 5, 0.9, 0.1) == 0
+    assert CANDIDATES[best_start(outlook, CANDIDATES, 1000, 0.9, 0.1)] == 0.9
     nothing = Forecast(*(np.empty(0),) * 3)
-    assert nothing.smoothed().start(CANDIDATES, 1000, 0.9, 0.1) == 0
+    assert best_start(nothing.smoothed(), CANDIDATES, 1000, 0.9, 0.1) == 0

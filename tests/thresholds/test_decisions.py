@@ -12,8 +12,7 @@ from qacal import InputError, Tally
 from qacal.calibrators import Evidence
 from qacal.storage import flatten, unflatten
 from qacal.thresholds.decisions import DecisionRule
-from qacal.thresholds.fit_record import FitRecord, remembered, sample
-from qacal.thresholds.outlook import Forecasts
+from qacal.thresholds.fit_record import FitRecord, Forecasts, remembered, sample
 from tests.rebuilt import rebuilt
 from tests.sizes import examples
 
@@ -102,8 +101,8 @@ def test_a_memory_comes_back():
     plain, arrays = flatten(memory())
     back = unflatten(FitRecord, json.loads(json.dumps(plain)), arrays)
     assert {*back.groups} == {"law", "art"}
-    assert back.outlooks().expected("law").rows.sum() == pytest.approx(2 + 20)
-    assert back.outlooks().expected("chess").rows.sum() == pytest.approx(20)
+    assert back.forecasts().expected("law").rows.sum() == pytest.approx(2 + 20)
+    assert back.forecasts().expected("chess").rows.sum() == pytest.approx(20)
 
 
 def test_a_twentieth_of_known_questions_is_noticed():

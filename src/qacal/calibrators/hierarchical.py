@@ -24,7 +24,6 @@ from qacal.calibrators.mixed.common import MixedFit
 from qacal.calibrators.mixed.flat import fit_hierarchical
 from qacal.parameters import MOST, Axes, Between, require
 from qacal.tally.arrays import Floats, Ints
-from qacal.tally.bins import group_runs
 from qacal.tally.groups import NO_GROUP, GroupColumn, GroupIndex
 from qacal.tally.tally import Tally
 
@@ -81,7 +80,7 @@ def _curves(fit: MixedFit) -> tuple[Floats, Floats]:
 def fit_curves(tally: Tally, feature: Feature = "confidence", max_depth: int | None = None) -> LogisticMaps:
     """Return the hierarchical model's curves for a tally; without groups, Platt's curve."""
     leaves = level_of(tally, deepest_level(tally.grouping, max_depth))
-    codes, first, last = group_runs(leaves)
+    codes, first, last = leaves.group_runs()
     x = feature_values(leaves.confidence, feature)
     code = np.repeat(codes, last - first)
     # Shrinkage compares a group's rows with the common curve, so weights are scaled to effective rows.

@@ -12,7 +12,7 @@ from qacal.calibrators.maps import Lineage, flat_levels, lineage
 from qacal.errors import InputError
 from qacal.parameters import MOST, Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Floats, Ints
-from qacal.tally.bins import group_runs, search_within
+from qacal.tally.bins import search_within
 from qacal.tally.groups import GroupColumn
 from qacal.tally.tally import Tally
 
@@ -69,7 +69,7 @@ def fit_isotonic(tally: Tally, rows_per_group: int, max_depth: int | None = None
     ancestry = lineage(levels, tally.grouping, rows_per_group)
     curves, rows = [], []
     for depth, level in enumerate(levels):
-        codes, first, last = group_runs(level)
+        codes, first, last = level.group_runs()
         owners = ancestry.owner[ancestry.depth == depth]
         runs = np.zeros(len(owners), dtype=np.int64) if depth == 0 else np.searchsorted(codes, owners)
         for start, stop in zip(first[runs].tolist(), last[runs].tolist(), strict=True):

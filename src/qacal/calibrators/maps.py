@@ -22,7 +22,7 @@ from qacal.errors import InputError
 from qacal.guarantee import Certificate
 from qacal.parameters import MOST, Axes, Between, Offsets, require
 from qacal.tally.arrays import Floats, Hashes, Ints, seven_decimals
-from qacal.tally.bins import group_runs, search_within
+from qacal.tally.bins import search_within
 from qacal.tally.cells import snap
 from qacal.tally.groups import MAX_DEPTH, NO_GROUP, GroupColumn, GroupIndex
 from qacal.tally.tally import Tally
@@ -320,7 +320,7 @@ def sources(depth: Ints, deepest: int) -> Ints:
 
 def groups_with_rows(tally: Tally, rows: int) -> Ints:
     """Return the groups of a level that have `rows` rows or more."""
-    codes, first, last = group_runs(tally)
+    codes, first, last = tally.group_runs()
     through = np.concatenate([[0], np.cumsum(tally.rows)])
     return np.asarray(codes[(codes != NO_GROUP) & (through[last] - through[first] >= rows)])
 
@@ -329,6 +329,6 @@ def distinct_values(levels: list[Tally]) -> list[Ints]:
     """Return the number of distinct confidences of each node, level by level from the root."""
     counts = [np.array([len(levels[0])])]
     for level in levels[1:]:
-        codes, first, last = group_runs(level)
+        codes, first, last = level.group_runs()
         counts.append((last - first)[codes != NO_GROUP])
     return counts

@@ -11,7 +11,7 @@ import numpy as np
 from qacal.checking.confidences import Scale
 from qacal.checking.summary import Summary
 from qacal.errors import counted, some_of
-from qacal.metrics.ranking import doubt_of
+from qacal.metrics.scores import doubt_of
 from qacal.records.bad_rows import MAX_BAD, Reason
 from qacal.records.columns import EXPECTED_LABELS, PROVENANCE, expression_option
 from qacal.records.file_options import NOT_UTF8, current_options, encoding_problem

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qacal.checking.confidences import number_of
-from qacal.metrics.ranking import Auroc, auroc_of_counts
+from qacal.metrics.scores import Auroc, auroc_of_counts
 from qacal.tally.arrays import Floats, is_missing
 
 # A column with more values does not group the questions.

@@ -18,10 +18,10 @@ from qacal.checking.names import Columns, find_columns
 from qacal.checking.others import UsefulColumn
 from qacal.checking.summary import Summary
 from qacal.errors import EncodingError, InputError
-from qacal.metrics.ranking import Auroc, auroc_of_counts
-from qacal.model.base import Progress, no_progress
+from qacal.metrics.scores import Auroc, auroc_of_counts
 from qacal.model.defaults import DEPTH_WITH_SCORE, SHARE_WITH_SCORE
-from qacal.planning import labels_for_group, rounded_up
+from qacal.model.pipeline import Progress, no_progress
+from qacal.model.summary import labels_for_group, rounded_up
 from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import expression_key, listed
 from qacal.records.file_options import current_options
@@ -30,7 +30,8 @@ from qacal.records.reading import Reading, as_source
 from qacal.records.table import Table
 from qacal.records.writers import finite
 from qacal.tally.arrays import Bools, Floats, Hashes
-from qacal.thresholds.curve import CANDIDATES, threshold_curve
+from qacal.thresholds.curve import threshold_curve
+from qacal.thresholds.fit_record import CANDIDATES
 from qacal.thresholds.outlook import rows_needed
 
 # Measured on five LLMs.

@@ -19,7 +19,8 @@ from qacal.cli.text_table import TextTable
 from qacal.errors import BadRowsError, InputError, printable
 
 if TYPE_CHECKING:
-    from qacal.model.base import BaseModel, Progress
+    from qacal.model.base import BaseModel
+    from qacal.model.pipeline import Progress
     from qacal.records.files import File
     from qacal.records.reading import Reading
     from qacal.records.table import Fault

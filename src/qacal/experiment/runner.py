@@ -17,7 +17,7 @@ from qacal.experiment.groups import Beta
 from qacal.experiment.protocol import MEANING, SEEDS, Protocol, deal, methods, require_enough, run_method
 from qacal.experiment.sample import Sample, read_samples
 from qacal.experiment.tables import COLUMNS, LABEL_COLUMNS, Table, escaped, tables
-from qacal.model.base import Progress
+from qacal.model.pipeline import Progress
 from qacal.partitions import Column, Partition, as_partition
 from qacal.records.outputs import naming_full_disk
 from qacal.records.reading import Reading

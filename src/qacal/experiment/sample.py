@@ -11,8 +11,8 @@ import numpy as np
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.metrics.evaluation import require_labels
-from qacal.model.base import Progress
 from qacal.model.model_set import mask, rows_by
+from qacal.model.pipeline import Progress
 from qacal.records.columns import listed
 from qacal.records.provenance import Sources
 from qacal.records.reading import Batch, Gathered, Reading, read

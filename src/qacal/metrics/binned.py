@@ -7,7 +7,6 @@ questions, so that pairs of independent rows can be told from pairs of dependent
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -16,58 +15,11 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.parameters import is_whole, shown
-from qacal.tally.arrays import ArrayLike, Floats, Ints, require_length, unit_values
-from qacal.tally.bins import Bins, equal_bins, group_runs, search_within
-from qacal.tally.groups import Paths
+from qacal.tally.arrays import Floats, Ints
+from qacal.tally.bins import Bins, equal_bins, search_within
 from qacal.tally.tally import Tally
 
 BinChoice: TypeAlias = int | Literal["outputs"] | None
-
-
-def as_tally(
-    y_true: ArrayLike | Tally,
-    y_prob: ArrayLike | None,
-    groups: ArrayLike | Paths | Mapping[str, ArrayLike] | None = None,
-    sample_weight: ArrayLike | None = None,
-    ids: ArrayLike | None = None,
-    n_blocks: int = 1,
-) -> Tally:
-    """Return the rows as a tally over flat groups; a tally in place of both columns stays as it is."""
-    if isinstance(y_true, Tally):
-        if any(column is not None for column in (y_prob, groups, sample_weight, ids)):
-            raise InputError("a tally already holds y_prob, groups, sample_weight and ids; pass it alone.")
-        tally = y_true
-    else:
-        y_true, y_prob = ordered(y_true, y_prob)
-        tally = Tally.of(y_prob, y_true, groups=groups, sample_weight=sample_weight, ids=ids, n_blocks=n_blocks)
-    return tally if tally.grouping is None else tally.flat()
-
-
-def by_confidence(y_true: ArrayLike | Tally, y_prob: ArrayLike | None, sample_weight: ArrayLike | None = None) -> Tally:
-    """Return the rows as a tally with one cell per confidence."""
-    return as_tally(y_true, y_prob, sample_weight=sample_weight).pooled().without_blocks().without_ties()
-
-
-def ordered(y_true: ArrayLike, y_prob: ArrayLike | None) -> tuple[Floats, Floats]:
-    """Return labels and probabilities, checked; refuse columns that are in the wrong order, where that can be seen.
-
-    >>> ordered([0.9, 0.6], [1, 0])
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: y_true holds 0.9 while y_prob holds only 0 and 1, so the two seem to be swapped; the order
-    is (y_true, y_prob). If y_true does hold soft targets, pass Tally.of(y_prob, y_true) instead of both.
-    """
-    if y_prob is None:
-        raise InputError("y_prob is missing; the order is (y_true, y_prob), with one value of each per row.")
-    labels, probabilities = unit_values(y_true, "y_true"), unit_values(y_prob, "y_prob")
-    require_length(probabilities, len(labels), "y_prob")
-    soft = labels[(labels != 0) & (labels != 1)]
-    if len(soft) and np.isin(probabilities, (0, 1)).all():
-        raise InputError(
-            f"y_true holds {soft[0]:g} while y_prob holds only 0 and 1, so the two seem to be swapped; the order is "
-            "(y_true, y_prob). If y_true does hold soft targets, pass Tally.of(y_prob, y_true) instead of both."
-        )
-    return labels, probabilities
 
 
 @dataclass(frozen=True)
@@ -154,7 +106,7 @@ def _squares(tally: Tally) -> Floats:
 
 def _bins(cells: Tally, choice: BinChoice) -> Bins:
     if isinstance(choice, str) and choice == "outputs":
-        codes, first, last = group_runs(cells)
+        codes, first, last = cells.group_runs()
         start = np.arange(len(cells))
         return Bins(cells, start, start + 1, np.repeat(codes, last - first))
     if not is_whole(choice, 1):
@@ -168,6 +120,6 @@ def _cells_of(cells: Tally, blocked: Tally) -> Ints:
     """Return, for each cell with a block, the cell that has its rows without blocks."""
     if blocked.block is None:
         return np.arange(len(blocked))
-    codes, first, last = group_runs(cells)
+    codes, first, last = cells.group_runs()
     run = np.searchsorted(codes, blocked.grouping.code) if blocked.grouping is not None else np.zeros(len(blocked), int)
     return search_within(cells.confidence, blocked.confidence, first[run], last[run])

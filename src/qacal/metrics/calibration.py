@@ -16,8 +16,9 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha
-from qacal.metrics.binned import BinChoice, Binned, as_tally
+from qacal.metrics.binned import BinChoice, Binned
 from qacal.metrics.noise import debiased_square, held_out_maximum, p_value, plugin_error, redraw
+from qacal.metrics.scores import as_tally
 from qacal.parameters import is_whole, shown
 from qacal.tally.arrays import ArrayLike
 from qacal.tally.groups import Paths

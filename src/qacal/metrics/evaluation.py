@@ -11,11 +11,10 @@ import numpy as np
 from scipy import special
 
 from qacal.errors import InputError, QacalWarning
-from qacal.metrics.binned import BinChoice, ordered
+from qacal.metrics.binned import BinChoice
 from qacal.metrics.calibration import CalibrationError, calibration_error, estimate_calibration_error
 from qacal.metrics.claims import judged
-from qacal.metrics.proper_scores import brier_score, log_loss, sharpness
-from qacal.metrics.ranking import Doubt, doubt_of
+from qacal.metrics.scores import Doubt, brier_score, doubt_of, log_loss, ordered, sharpness
 from qacal.metrics.selective import auac, aurc
 from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_length, unit_values
 from qacal.tally.groups import as_grouping

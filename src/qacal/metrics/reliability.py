@@ -9,7 +9,8 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha, mean_intervals
-from qacal.metrics.binned import BinChoice, Binned, as_tally, ordered
+from qacal.metrics.binned import BinChoice, Binned
+from qacal.metrics.scores import as_tally, ordered
 from qacal.parameters import is_whole, shown
 from qacal.tally.arrays import ArrayLike, Floats
 from qacal.tally.bins import Bins

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import digamma
 
-from qacal.metrics.binned import by_confidence
+from qacal.metrics.scores import by_confidence
 from qacal.tally.arrays import ArrayLike, Floats, require_sorted
 from qacal.tally.tally import Tally
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from qacal.calibrators.base import Evidence
 from qacal.calibrators.score.likeness import FAR
 from qacal.errors import InputError, QacalWarning
+from qacal.model.pipeline import Progress, no_progress
 from qacal.model.reasons import reasons
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource
@@ -30,13 +31,6 @@ if TYPE_CHECKING:
 # the ranks of a small fit are rough.
 _FEWEST, _DEVIATIONS = 30, 4.0
 _MANY, _FEWEST_FAR, _SHIFTED = 0.1, 10, 0.57
-
-Progress: TypeAlias = Callable[[str, int], None]
-"""Called with the name of the current step and the number of rows that are done."""
-
-
-def no_progress(what: str, rows: int) -> None:
-    """Report nothing: the default."""
 
 
 class BaseModel(ABC):

@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 
 from qacal.errors import InputError, QacalWarning
 from qacal.guarantee import check_alpha
-from qacal.metrics.ranking import doubt_of
-from qacal.model.base import BaseModel, Progress
+from qacal.metrics.scores import doubt_of
+from qacal.model.base import BaseModel
 from qacal.model.evaluating import collect
 from qacal.model.model import QACalibrator
+from qacal.model.pipeline import Progress
 from qacal.parameters import shown
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading

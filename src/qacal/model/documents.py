@@ -9,9 +9,10 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.metrics.documents import document_shares
-from qacal.model.base import BaseModel, Progress
+from qacal.model.base import BaseModel
 from qacal.model.choosing import require_unseen
 from qacal.model.evaluating import collect
+from qacal.model.pipeline import Progress
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Gathered, Reading
 

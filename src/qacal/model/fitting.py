@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.model.base import Progress
 from qacal.model.defaults import cut_tree, default_pipeline, features_of, require_parameters, share_to_train
 from qacal.model.groups import GroupSummary
-from qacal.model.pipeline import Pipeline
+from qacal.model.pipeline import Pipeline, Progress
 from qacal.model.samples import CalibrationRows, Overview, PartitionSample, ScoreSample, ids_of
 from qacal.partitions import EMBEDDING
 from qacal.records.provenance import require_comparable_ids, require_same_source
@@ -27,7 +26,7 @@ from qacal.tally.arrays import Hashes
 from qacal.tally.ids import split as split_ids
 from qacal.tally.tally import Tally
 from qacal.thresholds.decisions import DecisionRule
-from qacal.thresholds.fit_record import FitRecord, remembered
+from qacal.thresholds.fit_record import CANDIDATES, FitRecord, Forecasts, at_candidates, remembered
 
 if TYPE_CHECKING:
     from qacal.model.model import QACalibrator
@@ -353,9 +352,6 @@ def _tune(pipeline: Pipeline, tally: Tally, objective: str, progress: Progress) 
 
 def _record(pipeline: Pipeline, tally: Tally, ids: Hashes, texts: Hashes) -> FitRecord:
     """Return what the model stores about the rows: a sample of their ids, and their calibrated confidences."""
-    from qacal.thresholds.curve import CANDIDATES, at_candidates
-    from qacal.thresholds.outlook import Forecasts
-
     scored = tally.with_confidence(at_candidates(pipeline.calibrator.predict_tally(tally), CANDIDATES))
     column = scored.grouping
     if column is not None and column.is_tree:

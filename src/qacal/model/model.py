@@ -19,12 +19,12 @@ from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.likeness import FAR
 from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
-from qacal.metrics.proper_scores import log_loss
-from qacal.model.base import BaseModel, Progress, no_progress
+from qacal.metrics.scores import log_loss
+from qacal.model.base import BaseModel
 from qacal.model.defaults import Output
 from qacal.model.fitting import FitInputs, Fitted, FittedFor, fit_model
 from qacal.model.groups import GroupSummary
-from qacal.model.pipeline import Pipeline
+from qacal.model.pipeline import Pipeline, Progress, no_progress
 from qacal.model.samples import Overview
 from qacal.parameters import HasParameters
 from qacal.partitions import Partition

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.model.base import BaseModel, Progress
+from qacal.model.base import BaseModel
 from qacal.model.fitting import FitInputs, FittedFor
 from qacal.model.model import QACalibrator
+from qacal.model.pipeline import Progress
 from qacal.records.columns import listed
 from qacal.records.files import OnFault, refuse
 from qacal.records.reading import Batch, Reading, Source, as_source, tables_of

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -24,7 +24,6 @@ from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.score import LearnedScore, ScoreReading
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
-from qacal.model.base import Progress
 from qacal.model.features import Feature
 from qacal.partitions import EMBEDDING, Column, Partition, Product
 from qacal.records.reading import Batch
@@ -34,6 +33,10 @@ from qacal.tally.groups import Paths, as_grouping
 BUILT_IN = ("static", "minilm")
 # The built-in embedders that models in this process use. The key has the process: a fork does not copy their threads.
 _in_use: WeakValueDictionary[tuple[str, int], Embedder] = WeakValueDictionary()
+
+
+Progress: TypeAlias = Callable[[str, int], None]
+"""Called with the name of the current step and the number of rows that are done."""
 
 
 class ForeignName(str):
@@ -125,6 +128,10 @@ def _shared(name: str | Embedder) -> Embedder:
     if loaded is None:
         loaded = _in_use[key] = embedder(name)
     return loaded
+
+
+def no_progress(what: str, rows: int) -> None:
+    """Report nothing: the default."""
 
 
 def _paced(progress: Progress) -> Callable[[int, int], None]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from qacal.calibrators.score import LearnedScore
 from qacal.errors import InputError, QacalWarning
+from qacal.metrics.scores import doubt_of
 from qacal.model.features import Feature, Features, FoundKind, find_kind, parameters_of
 from qacal.model.groups import Sampler, Summaries
 from qacal.model.pipeline import Pipeline
@@ -75,8 +76,6 @@ class Overview:
 
         prefix : opens each warning, such as "model gpt-4: ".
         """
-        from qacal.metrics.ranking import doubt_of
-
         confidence, correct, ids = (self._columns[name] for name in ("confidence", "correct", "ids"))
         warn_of_copies([self._columns.get("hashes")], prefix)
         self._columns = Gathered()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil, floor, log10
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,6 @@ from qacal.calibrators.maps import BinMaps, known_groups
 from qacal.calibrators.score.trials import CLEARLY, ColumnTrial
 from qacal.errors import counted
 from qacal.model.defaults import SHARE, SHARE_WITH_SCORE
-from qacal.planning import labels_for_group
 
 if TYPE_CHECKING:
     from qacal.model.model import QACalibrator
@@ -155,3 +155,26 @@ def _learning_share(model: QACalibrator) -> float:
         return 0.0
     usual = SHARE if model.learned_score_ is None else SHARE_WITH_SCORE
     return usual if model.train_share is None else model.train_share
+
+
+def labels_for_group(certifying: int, share: float, learning: float) -> int:
+    """Return how many labelled rows are needed for a group to have its own intervals.
+
+    certifying : number of certifying rows that the group needs.
+    share : the group's share of the rows.
+    learning : the share of the questions used for training.
+
+    >>> labels_for_group(250, 1 / 16, 0.8)
+    20000
+    """
+    return rounded_up(certifying / share / (1 - learning) - 1e-6)
+
+
+def rounded_up(number: float) -> int:
+    """Return an estimate, rounded up to two digits.
+
+    >>> rounded_up(8203.6), rounded_up(57.2)
+    (8300, 58)
+    """
+    unit = int(10 ** max(0, floor(log10(number)) - 1))
+    return ceil(number / unit) * unit

@@ -10,8 +10,9 @@ from typing import Any
 from qacal.calibrators.maps import BinMaps
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.evaluation import FITTED_ON, Evaluation, evaluate_rows, without_group, without_nan
-from qacal.metrics.ranking import Doubt
-from qacal.model.base import BaseModel, Progress
+from qacal.metrics.scores import Doubt
+from qacal.model.base import BaseModel
+from qacal.model.pipeline import Progress
 from qacal.partitions import Column
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading, copies_among

@@ -14,11 +14,12 @@ from qacal.calibrators.maps import BinMaps
 from qacal.errors import InputError
 from qacal.experiment.sample import parts_by
 from qacal.metrics.evaluation import is_uneven, require_labels
-from qacal.metrics.proper_scores import log_loss
-from qacal.model.base import BaseModel, Progress
+from qacal.metrics.scores import log_loss
+from qacal.model.base import BaseModel
 from qacal.model.evaluating import collect
 from qacal.model.groups import Sampler
 from qacal.model.model import QACalibrator
+from qacal.model.pipeline import Progress
 from qacal.records.provenance import AllowOtherSource, require_known_origin
 from qacal.records.reading import Batch, Reading, read
 from qacal.records.reading import Gathered as Columns

@@ -16,8 +16,8 @@ from qacal.experiment.protocol import BETA, CALIBRATION, MEANING, SHARES, TEST, 
 from qacal.experiment.runner import called
 from qacal.experiment.sample import Sample
 from qacal.experiment.tables import Table as Results
-from qacal.model.base import Progress
 from qacal.model.model import QACalibrator
+from qacal.model.pipeline import Progress
 from qacal.partitions import Column, Partition
 from qacal.report.content import read_contents
 from qacal.report.page import Block, render

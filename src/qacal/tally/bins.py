@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from qacal.errors import InputError
 from qacal.parameters import is_whole, shown
 from qacal.tally.arrays import Floats, Ints
-from qacal.tally.groups import NO_GROUP
 from qacal.tally.tally import Tally
 
 # Rows are searched in portions that stay in the processor's cache.
@@ -69,18 +68,8 @@ class Bins:
         return np.searchsorted(self.start, np.arange(len(self.tally)), side="right") - 1
 
 
-def group_runs(tally: Tally) -> tuple[Ints, Ints, Ints]:
-    """Return (codes, start, stop): each group's run of cells in a tally over one flat partition, or none."""
-    column = tally.grouping
-    if column is None:
-        return np.array([NO_GROUP]), np.array([0]), np.array([len(tally)])
-    code = column.code
-    start = np.concatenate([[0], np.flatnonzero(code[1:] != code[:-1]) + 1])
-    return code[start], start, np.append(start[1:], len(code))
-
-
 def _runs(tally: Tally) -> list[tuple[int, int, int]]:
-    return list(zip(*(column.tolist() for column in group_runs(tally)), strict=True))
+    return list(zip(*(column.tolist() for column in tally.group_runs()), strict=True))
 
 
 def mass_bins(tally: Tally, points_per_bin: int) -> Bins:

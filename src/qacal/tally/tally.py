@@ -213,6 +213,13 @@ class Tally:
             raise InputError(f"this tally has the partitions {list(self.partitions)}; choose one with only(name).")
         return next(iter(self.partitions.values()), None)
 
+    def group_runs(self) -> tuple[Ints, Ints, Ints]:
+        """Return (codes, start, stop): each group's run of cells, if groups are flat or none."""
+        if (column := self.grouping) is None:
+            return np.array([NO_GROUP]), np.array([0]), np.array([len(self)])
+        start = np.concatenate([[0], np.flatnonzero(column.code[1:] != column.code[:-1]) + 1])
+        return column.code[start], start, np.append(start[1:], len(self))
+
     # Other tallies of the same rows
 
     def __add__(self, other: Tally) -> Tally:

@@ -11,22 +11,16 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha
-from qacal.metrics.binned import ordered
+from qacal.metrics.scores import ordered
 from qacal.parameters import is_number, shown
 from qacal.tally.arrays import ArrayLike, Bools, Floats, Ints, unit_values
 from qacal.tally.groups import GroupColumn, as_grouping
 from qacal.tally.ids import blocks, id_hashes
 from qacal.tally.tally import Tally
-from qacal.thresholds.curve import (
-    CANDIDATES,
-    DocumentCurve,
-    ThresholdCurve,
-    at_candidates,
-    curve_of,
-    document_curve,
-)
+from qacal.thresholds.curve import DocumentCurve, ThresholdCurve, curve_of, document_curve
 from qacal.thresholds.decisions import DecisionRule
-from qacal.thresholds.outlook import NOTHING, Forecasts, cells_of, rows_needed
+from qacal.thresholds.fit_record import CANDIDATES, NOTHING, Forecasts, at_candidates, cells_of
+from qacal.thresholds.outlook import best_start, rows_needed
 
 # One of this many parts of the rows only chooses the start, if there are no other rows for that.
 _PILOT_PARTS = 8
@@ -202,7 +196,7 @@ def certified_threshold(
         else:
             at = own[name]
             curve = document_curve(h[at], t[at], hashes[at], grid, alpha / len(names))
-        start = expected.expected(name).start(grid, getattr(curve, "documents", curve.rows), target, curve.alpha)
+        start = best_start(expected.expected(name), grid, getattr(curve, "documents", curve.rows), target, curve.alpha)
         parts.append(_certification(name, curve, start, target, scale))
     ungrouped = tested.n - sum(part.rows for part in parts)
     return CertifiedThreshold(target, alpha, is_grouped, tuple(parts), pilot_rows, ungrouped, documents=documents)

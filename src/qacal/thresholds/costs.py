@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.metrics.binned import ordered
+from qacal.metrics.scores import ordered
 from qacal.metrics.selective import accepted_sums
 from qacal.parameters import is_number, shown
 from qacal.tally.arrays import ArrayLike

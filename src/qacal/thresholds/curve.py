@@ -15,7 +15,7 @@ from qacal.guarantee import (
     document_intervals,
     document_p_values,
 )
-from qacal.metrics.binned import by_confidence
+from qacal.metrics.scores import by_confidence
 from qacal.metrics.selective import GRID, accepted_sums
 from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_sorted
 from qacal.tally.ids import drawn_labels
@@ -23,9 +23,6 @@ from qacal.tally.tally import Tally
 
 if TYPE_CHECKING:
     import polars as pl
-
-CANDIDATES = np.unique(np.concatenate([GRID, np.arange(901, 1000) / 1000]))
-"""Thresholds to choose from: hundredths, and thousandths above 0.9, where most targets and scores are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,15 +200,6 @@ def curve_of(
     accepted, right_ones = accepted_sums(score, thresholds, rows, right)
     total = float(right.sum())
     return ThresholdCurve(thresholds, accepted, right_ones, int(np.sum(rows)), total, alpha, is_soft)
-
-
-def at_candidates(score: Floats, candidates: Floats) -> Floats:
-    """Return each score as the candidate below it, which decides the same and leaves few cells.
-
-    >>> at_candidates(np.array([0.1, 0.5, 0.77]), np.array([0.5, 0.75]))
-    array([0.  , 0.5 , 0.75])
-    """
-    return np.concatenate([[0.0], candidates])[np.searchsorted(candidates, score, side="right")]
 
 
 def binomial_tail(right: Floats, rows: Floats, accuracy: float) -> Floats:

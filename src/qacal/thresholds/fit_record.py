@@ -5,24 +5,31 @@ Needs only numpy, like everything that loads a saved model.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from qacal.calibrators.base import expit
+from qacal.calibrators.platt import fit_logistic
 from qacal.parameters import Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Floats, Hashes, Ints
 from qacal.tally.ids import mix
+from qacal.tally.tally import Tally
 
-if TYPE_CHECKING:
-    from qacal.thresholds.outlook import Forecasts
+CANDIDATES = np.unique(np.concatenate([np.arange(101) / 100, np.arange(901, 1000) / 1000]))
+"""Thresholds to choose from: hundredths, and thousandths above 0.9, where most targets and scores are."""
 
 # Number of hashes to store, the lowest ones: if 2% of the questions occur again, so do about five of these.
 _MOST = 256
 
 # JSON has whole numbers of 53 bits.
 _BITS = np.uint64(11)
+
+# In the forecast of a group, all rows together count as this many rows.
+_SHARED_ROWS = 20.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +70,7 @@ class FitRecord:
         return count if has_own_ids else count + int(np.isin(self.texts, _marks(names[-1])).sum())
 
     def outlooks(self) -> Forecasts:
-        """Return what to expect of each threshold."""
-        from qacal.thresholds.outlook import Forecast, Forecasts
-
+        """Return what to expect of all rows and of each group."""
         pieces = [slice(start, stop) for start, stop in pairwise(self.offset.tolist())]
         every = [Forecast(self.score[piece], self.rows[piece], self.right[piece]) for piece in pieces]
         return Forecasts(every[0], dict(zip(self.groups, every[1:], strict=True)))
@@ -74,6 +79,76 @@ class FitRecord:
         has_each = len({*self.groups}) == len(self.groups) == len(self.offset) - 2
         require(has_each, "the record of a fit has the cells of all rows, and of each group once.")
         require(bool((self.right <= self.rows).all()), "more rows are correct than there are rows.")
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """Scores of other rows, in rising order: how many rows have each, and how many of them are correct.
+
+    Only shares and accuracies matter, not the number of rows.
+    """
+
+    score: Floats
+    rows: Floats
+    right: Floats
+
+    def smoothed(self) -> Forecast:
+        """Return the same rows with the accuracies of a logistic curve, which is better with few rows."""
+        if not len(self.score):
+            return self
+        intercept, slope = fit_logistic(self.score, self.rows, self.right)
+        return Forecast(self.score, self.rows, self.rows * expit(intercept + slope * self.score))
+
+    def within(self, everywhere: Forecast) -> Forecast:
+        """Return the forecast of this group, shrunk towards the forecast of all rows."""
+        share = _SHARED_ROWS / max(float(everywhere.rows.sum()), 1e-300)
+        score = np.concatenate([self.score, everywhere.score])
+        order = np.argsort(score, kind="stable")
+        rows = np.concatenate([self.rows, everywhere.rows * share])
+        right = np.concatenate([self.right, everywhere.right * share])
+        return Forecast(score[order], rows[order], right[order])
+
+
+@dataclass(frozen=True, eq=False)
+class Forecasts:
+    """What to expect of all rows, and of each known group.
+
+    >>> others = Tally.of([0.6, 0.9, 0.9], [0, 1, 1], groups=["law", "law", "art"])
+    >>> Forecasts.of(others).groups["law"].rows
+    array([1., 1.])
+    """
+
+    everywhere: Forecast
+    groups: Mapping[Any, Forecast]
+
+    @staticmethod
+    def of(tally: Tally) -> Forecasts:
+        """Return the forecasts from a tally of other rows."""
+        everywhere = cells_of(tally.pooled()).get(None, NOTHING).smoothed()
+        return Forecasts(everywhere, {} if tally.grouping is None else cells_of(tally))
+
+    def expected(self, group: Any) -> Forecast:
+        """Return the forecast of a group, or of all rows for None."""
+        if group is None:
+            return self.everywhere
+        return self.groups.get(group, NOTHING).within(self.everywhere)
+
+
+NOTHING = Forecast(np.empty(0), np.empty(0), np.empty(0))
+"""The cells of no rows."""
+
+
+def cells_of(tally: Tally) -> dict[Any, Forecast]:
+    """Return the cells of each group; under None if the tally has no groups."""
+    tally = tally.without_blocks().without_ties()
+    column = tally.grouping
+    out = {}
+    for code, first, last in zip(*(bound.tolist() for bound in tally.group_runs()), strict=True) if len(tally) else ():
+        if column is None or code >= 0:
+            name = None if column is None else column.label(code)
+            rows = tally.rows[first:last].astype(np.float64)
+            out[name] = Forecast(tally.confidence[first:last], rows, tally.wt[first:last])
+    return out
 
 
 def sample(ids: Hashes) -> Ints:
@@ -87,14 +162,23 @@ def sampled(hashes: Hashes) -> Hashes:
     return distinct[np.argsort(_marks(distinct))[:_MOST]]
 
 
-def remembered(ids: Hashes, texts: Hashes, outlooks: Forecasts) -> FitRecord:
+def remembered(ids: Hashes, texts: Hashes, forecasts: Forecasts) -> FitRecord:
     """Return the record of rows with these questions and forecasts; `texts` belong to questions that have ids."""
-    every = [outlooks.everywhere, *outlooks.groups.values()]
+    every = [forecasts.everywhere, *forecasts.groups.values()]
     score, rows, right = (np.concatenate([getattr(one, name) for one in every]) for name in ("score", "rows", "right"))
     offset = np.cumsum([0, *(len(one.score) for one in every)])
-    return FitRecord(sample(ids), sample(texts), tuple(outlooks.groups), offset, score, rows, np.minimum(right, rows))
+    return FitRecord(sample(ids), sample(texts), tuple(forecasts.groups), offset, score, rows, np.minimum(right, rows))
 
 
 def _marks(ids: Hashes) -> Ints:
     """Return hashes of 53 bits that are independent of splits; id 0 means no question."""
     return (mix(ids[ids != 0], 2**42) >> _BITS).astype(np.int64)
+
+
+def at_candidates(score: Floats, candidates: Floats) -> Floats:
+    """Return each score as the candidate below it, which decides the same and leaves few cells.
+
+    >>> at_candidates(np.array([0.1, 0.5, 0.77]), np.array([0.5, 0.75]))
+    array([0.  , 0.5 , 0.75])
+    """
+    return np.concatenate([[0.0], candidates])[np.searchsorted(candidates, score, side="right")]

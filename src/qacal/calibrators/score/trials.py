@@ -21,7 +21,7 @@ from qacal.calibrators.score.maps import (
     pooled_maps,
 )
 from qacal.calibrators.score.pooled import Kind, PooledMap, fit_pooled
-from qacal.metrics.proper_scores import brier_score, log_loss
+from qacal.metrics.scores import brier_score, log_loss
 from qacal.parameters import FACTORS, Axes
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import mix

@@ -8,7 +8,7 @@ import numpy as np
 
 from qacal.errors import counted
 from qacal.metrics import words
-from qacal.metrics.proper_scores import sharpness
+from qacal.metrics.scores import sharpness
 from qacal.report import style
 from qacal.report.data import Pairs, as_pairs, as_tallies, merged
 from qacal.report.promise import Realised

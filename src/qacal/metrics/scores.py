@@ -1,16 +1,124 @@
-"""Ranking: whether correct answers have the higher confidences."""
+"""Scores of probabilities: proper scores, which only better probabilities improve, and ranking.
+
+:func:`as_tally` is where the rows of every metric enter.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
 
+from qacal.errors import InputError
 from qacal.guarantee import check_alpha
-from qacal.metrics.binned import by_confidence
-from qacal.tally.arrays import ArrayLike, Floats
+from qacal.parameters import is_number, shown
+from qacal.tally.arrays import ArrayLike, Floats, require_length, unit_values
+from qacal.tally.groups import Paths
 from qacal.tally.tally import Tally
+
+# Log loss cuts probabilities off here, as in scikit-learn: a wrong answer at 1.0 costs 36, not infinity.
+LOG_CUT = float(np.finfo(np.float64).eps)
+
+
+def as_tally(
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None,
+    groups: ArrayLike | Paths | Mapping[str, ArrayLike] | None = None,
+    sample_weight: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
+    n_blocks: int = 1,
+) -> Tally:
+    """Return the rows as a tally over flat groups; a tally in place of both columns stays as it is."""
+    if isinstance(y_true, Tally):
+        if any(column is not None for column in (y_prob, groups, sample_weight, ids)):
+            raise InputError("a tally already holds y_prob, groups, sample_weight and ids; pass it alone.")
+        tally = y_true
+    else:
+        y_true, y_prob = ordered(y_true, y_prob)
+        tally = Tally.of(y_prob, y_true, groups=groups, sample_weight=sample_weight, ids=ids, n_blocks=n_blocks)
+    return tally if tally.grouping is None else tally.flat()
+
+
+def by_confidence(y_true: ArrayLike | Tally, y_prob: ArrayLike | None, sample_weight: ArrayLike | None = None) -> Tally:
+    """Return the rows as a tally with one cell per confidence."""
+    return as_tally(y_true, y_prob, sample_weight=sample_weight).pooled().without_blocks().without_ties()
+
+
+def ordered(y_true: ArrayLike, y_prob: ArrayLike | None) -> tuple[Floats, Floats]:
+    """Return labels and probabilities, checked; refuse columns that are in the wrong order, where that can be seen.
+
+    >>> ordered([0.9, 0.6], [1, 0])
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: y_true holds 0.9 while y_prob holds only 0 and 1, so the two seem to be swapped; the order
+    is (y_true, y_prob). If y_true does hold soft targets, pass Tally.of(y_prob, y_true) instead of both.
+    """
+    if y_prob is None:
+        raise InputError("y_prob is missing; the order is (y_true, y_prob), with one value of each per row.")
+    labels, probabilities = unit_values(y_true, "y_true"), unit_values(y_prob, "y_prob")
+    require_length(probabilities, len(labels), "y_prob")
+    soft = labels[(labels != 0) & (labels != 1)]
+    if len(soft) and np.isin(probabilities, (0, 1)).all():
+        raise InputError(
+            f"y_true holds {soft[0]:g} while y_prob holds only 0 and 1, so the two seem to be swapped; the order is "
+            "(y_true, y_prob). If y_true does hold soft targets, pass Tally.of(y_prob, y_true) instead of both."
+        )
+    return labels, probabilities
+
+
+# Proper scores
+
+
+def brier_score(
+    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
+) -> float:
+    """Return the mean squared difference between probability and label.
+
+    >>> round(brier_score([1, 0, 0, 0], [0.9, 0.9, 0.1, 0.1]), 3)
+    0.21
+    """
+    cells = as_tally(y_true, y_prob, sample_weight=sample_weight)
+    p = cells.confidence
+    # Rounding may leave a tiny negative number, which would be shown as -0.
+    return max(float((cells.wtt - 2 * p * cells.wt + p * p * cells.w).sum() / cells.w.sum()), 0.0)
+
+
+def log_loss(
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
+    *,
+    sample_weight: ArrayLike | None = None,
+    cut: float = LOG_CUT,
+) -> float:
+    """Return the mean negative log likelihood; probabilities are cut off at `cut` and 1 - `cut`.
+
+    >>> round(log_loss([1, 0], [0.9, 0.9]), 4)
+    1.204
+    """
+    if not is_number(cut, LOG_CUT, 0.5):
+        raise InputError(f"cut is {shown(cut)}; expected a number from {LOG_CUT:.1e} to 0.5, such as 0.001.")
+    tally = as_tally(y_true, y_prob, sample_weight=sample_weight)
+    p = np.clip(tally.confidence, cut, 1 - cut)
+    return float(-(tally.wt * np.log(p) + (tally.w - tally.wt) * np.log1p(-p)).sum() / tally.w.sum())
+
+
+def sharpness(y_prob: ArrayLike | Tally, *, sample_weight: ArrayLike | None = None) -> float:
+    """Return the variance of the probabilities; labels do not matter.
+
+    >>> sharpness([0.5, 0.5, 1.0, 1.0])
+    0.0625
+    """
+    if isinstance(y_prob, Tally):
+        tally = as_tally(y_prob, None, sample_weight=sample_weight)
+    else:
+        stated = unit_values(y_prob, "y_prob")
+        tally = Tally.of(stated, np.zeros(len(stated)), sample_weight=sample_weight)
+    mean = (tally.w * tally.confidence).sum() / tally.w.sum()
+    return float((tally.w * (tally.confidence - mean) ** 2).sum() / tally.w.sum())
+
+
+# Ranking: whether correct answers have the higher confidences
 
 
 @dataclass(frozen=True)
@@ -77,6 +185,8 @@ def auroc_of_counts(right: Floats, wrong: Floats, *, alpha: float = 0.05) -> Aur
     >>> auroc_of_counts(np.array([0.0, 40.0]), np.array([40.0, 0.0])).value
     1.0
     """
+    from scipy import special
+
     m, n = float(right.sum()), float(wrong.sum())
     if not m * n > 0:
         return Auroc(float("nan"), 0.0, 1.0)
@@ -87,6 +197,7 @@ def auroc_of_counts(right: Floats, wrong: Floats, *, alpha: float = 0.05) -> Aur
 
 def _end(value: float, m: float, n: float, z: float) -> float:
     """Return where the value is just `z` standard errors away."""
+    from scipy import optimize
 
     def apart(theta: float) -> float:
         noise = (1 - theta) / (2 - theta) + theta / (1 + theta)
