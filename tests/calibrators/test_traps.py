@@ -20,8 +20,8 @@ from qacal.calibrators import (
     UniformMassBinning,
     isotonic,
 )
+from qacal.calibrators.curves import IsotonicCurve
 from qacal.metrics import log_loss
-from qacal.tally.isotonic import IsotonicCurve
 from tests.calibrators.contract import CALIBRATORS, name_of, recalibrate
 from tests.sizes import FULL, sized
 

@@ -6,6 +6,7 @@ from scipy.special import expit
 
 from qacal import InputError, Paths, Tally
 from qacal.calibrators import HierarchicalScaling, TreeScaling
+from qacal.calibrators.curves import isotonic_shape
 from qacal.calibrators.mixed import tree as tree_laplace
 from qacal.calibrators.mixed.common import Runs, matrix
 from qacal.calibrators.mixed.flat import fit_hierarchical
@@ -21,7 +22,6 @@ from qacal.calibrators.mixed.tree import (
 )
 from qacal.calibrators.mixed.tree import evaluate as evaluate_from
 from qacal.tally.groups import as_grouping
-from qacal.tally.isotonic import isotonic_shape
 from tests.rebuilt import rebuilt
 
 THETAS = [[0.3, 1.0, 0.5, -0.2, 0.4], [0.0, 0.2, 0.6, 0.4, 0.0], [-0.5, 1.0, 0.0, 0.0, 0.7], [0.1, 0.9, 0.0, 0.0, 0.0]]

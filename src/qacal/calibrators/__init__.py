@@ -16,7 +16,7 @@ _HOME = {
     "Identity": "identity",
     "IsotonicCalibration": "isotonic",
     "LearnedScore": "score.learned",
-    "PlattScaling": "platt",
+    "PlattScaling": "curves",
     "QABinning": "binning",
     "ScalingBinning": "binning",
     "ScalingQABinning": "binning",

@@ -298,10 +298,15 @@ class Calibrator(HasParameters, ABC):
         h = unit_values(confidence, "confidence")
         if groups is not None:
             require_length(groups, len(h), "groups")
+        return self._rows(h, groups, ids)
+
+    def _rows(self, confidence: Floats, groups: ArrayLike | Paths | None, ids: ArrayLike | None) -> Rows:
+        """Return rows that are known to be valid in the form that maps take, without what this calibrator ignores."""
         tie = None
         if ids is not None and self._tally_options().get("ties"):
-            tie = identity.as_tie(identity.id_hashes(ids, len(h)))
-        return Rows(h, groups if self.properties.uses_groups else None, tie)
+            tie = identity.as_tie(identity.id_hashes(ids, len(confidence)))
+        # -0.0 equals 0.0 but has other bits.
+        return Rows(confidence + 0.0, groups if self.properties.uses_groups else None, tie)
 
 
 # Logits

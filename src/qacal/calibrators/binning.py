@@ -24,9 +24,9 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from qacal.calibrators.base import Calibrator, Feature, Maps, Properties, Rows
+from qacal.calibrators.curves import fit_platt
 from qacal.calibrators.hierarchical import fit_curves
 from qacal.calibrators.maps import BinMaps, distinct_values, flat_levels, groups_with_rows, lineage
-from qacal.calibrators.platt import fit_platt
 from qacal.errors import InputError
 from qacal.guarantee import Certificate, check_alpha, jittered_certificate, uniform_certificate
 from qacal.tally.arrays import Bools

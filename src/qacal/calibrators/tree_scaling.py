@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 
 from qacal.calibrators.base import Calibrator, Evidence, Properties, Rows, expit, feature_values, group_names
+from qacal.calibrators.curves import IsotonicCurve, isotonic_shape
 from qacal.calibrators.maps import Lineage
 from qacal.calibrators.mixed.common import MixedFit
 from qacal.calibrators.mixed.nodes import Nodes, nodes_of
@@ -16,7 +17,6 @@ from qacal.errors import InputError
 from qacal.parameters import MOST, Axes, Between, require
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.groups import GroupColumn
-from qacal.tally.isotonic import IsotonicCurve, isotonic_shape
 from qacal.tally.tally import Tally
 
 TreeFeature: TypeAlias = Literal["isotonic", "confidence", "logit"]

@@ -23,9 +23,9 @@ from qacal.calibrators.binning import (
     Ties,
     UniformMassBinning,
 )
+from qacal.calibrators.curves import PlattScaling
 from qacal.calibrators.identity import Identity
 from qacal.calibrators.isotonic import IsotonicCalibration
-from qacal.calibrators.platt import PlattScaling
 from qacal.errors import InputError, NotEnoughRowsError, RepeatedQuestionsWarning
 from qacal.experiment.groups import Beta, Groups, at_cut, common_groups, only
 from qacal.experiment.sample import Sample

@@ -14,7 +14,7 @@ import numpy as np
 from qacal.calibrators.base import Evidence
 from qacal.calibrators.score.likeness import FAR
 from qacal.errors import InputError, QacalWarning
-from qacal.model.pipeline import Progress, no_progress
+from qacal.model.pipeline import Progress
 from qacal.model.reasons import reasons
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource
@@ -131,7 +131,7 @@ class BaseModel(ABC):
         row = {"question": question, "answer": answer, "confidence": confidence, **others}
         prefix = "qacal_"
         reading = Reading(on_fault=_refuse_answer)
-        (batch, frame), *_ = self._explained_batches([row], reading)
+        (batch, frame), *_ = self._explained_batches([row], reading, needs_ids=False)
         calibrated = batch.with_evidence(frame, prefix).row(0)
         evidence = {name.removeprefix(prefix): value for name, value in calibrated.items() if name.startswith(prefix)}
         ((_, model, part),) = self._parts(batch)
@@ -139,7 +139,8 @@ class BaseModel(ABC):
 
     def predict(self, records: Any) -> Floats:
         """Return the calibrated confidence of each row as an array."""
-        return np.concatenate([evidence["calibrated"].to_numpy() for _, evidence in self._explained_batches(records)])
+        explained = self._explained_batches(records, needs_ids=False)
+        return np.concatenate([evidence["calibrated"].to_numpy() for _, evidence in explained])
 
     def _explained_batches(
         self,
@@ -147,17 +148,22 @@ class BaseModel(ABC):
         reading: Reading | None = None,
         *,
         needs_labels: bool = False,
+        needs_ids: bool = True,
         keeps_bad: bool = False,
         allow_other_source: AllowOtherSource = False,
         progress: Progress | None = None,
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
         """Yield the records batch by batch, each batch with its evidence.
 
+        needs_ids : False if the caller does not read the hashes of ids; calibrators that order ties by id have them.
         keeps_bad : also yield batches without a usable row.
         """
         done = 0
-        seen = Notices({feature.name for model in self._models.values() for feature in model.pipeline_.features})
-        for batch in read(records, reading, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
+        pipelines = [model.pipeline_ for model in self._models.values()]
+        seen = Notices({feature.name for pipeline in pipelines for feature in pipeline.features})
+        hashes_ids = needs_ids or any(pipeline.calibrator._tally_options().get("ties") for pipeline in pipelines)
+        needs = {"needs_labels": needs_labels, "hashes_ids": hashes_ids, **self._needs}
+        for batch in read(records, reading, keeps_bad=keeps_bad, **needs):
             parts = [
                 (part, model._evidence_frame(part, allow_other_source, uses_labels=needs_labels, progress=progress))
                 for _, model, part in self._parts(batch)
@@ -167,7 +173,8 @@ class BaseModel(ABC):
             if len(usable) or keeps_bad:
                 yield usable, evidence
             done += len(batch)
-            (progress or no_progress)("calibrating", done)
+            if progress is not None:
+                progress("calibrating", done)
         seen.warn()
 
     def _warm(self) -> None:
@@ -197,7 +204,12 @@ class BaseModel(ABC):
     ) -> Iterator[Table]:
         """Yield all records batch by batch, with their evidence as further columns."""
         for batch, evidence in self._explained_batches(
-            records, reading, keeps_bad=True, allow_other_source=allow_other_source, progress=progress
+            records,
+            reading,
+            needs_ids=False,
+            keeps_bad=True,
+            allow_other_source=allow_other_source,
+            progress=progress,
         ):
             yield batch.with_evidence(evidence, prefix)
 

@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from qacal.calibrators.base import FROM_GROUP, FROM_ROOT, LOGIT_CUT, SOURCES, Calibrator, Feature, expit, feature_values
+from qacal.calibrators.curves import IsotonicCurve, LogisticMap
 from qacal.calibrators.hierarchical import LogisticMaps
 from qacal.calibrators.identity import IdentityMap
 from qacal.calibrators.isotonic import IsotonicMaps
 from qacal.calibrators.maps import BinMaps, Lineage, deepest_level
-from qacal.calibrators.platt import LogisticMap
 from qacal.calibrators.tree_scaling import TreeMaps
 from qacal.errors import InputError
 from qacal.model import sql
@@ -23,7 +23,6 @@ from qacal.storage import require_plain
 from qacal.tally.arrays import Floats, Ints, seven_decimals
 from qacal.tally.cells import snap
 from qacal.tally.groups import NO_GROUP, GroupColumn
-from qacal.tally.isotonic import IsotonicCurve
 
 _Exportable: TypeAlias = BinMaps | IsotonicMaps | LogisticMaps | TreeMaps | LogisticMap | IdentityMap
 

@@ -230,16 +230,13 @@ class QACalibrator(HasParameters, BaseModel):
         require_known_origin(batch, self.origins_, allow_other_source, uses_labels=uses_labels)
         with self.pipeline_.vectors.telling(progress):
             rows, unlike = self.pipeline_.rows(batch)
-        return self._evidence(rows, batch.confidence, unlike, self._decided_by(batch)).to_polars()
-
-    def _decided_by(self, batch: Batch) -> list[Any] | None:
-        """Return the values of the column that thresholds depend on; None if they depend on none."""
-        column = None if self.decision_rule_ is None else self.decision_rule_.column
-        if column is None:
-            return None
-        remedy = "The threshold of this model depends on it (qacal threshold --groups)."
-        batch.table.require(batch.reading.name(column), remedy)
-        return batch.listed(column)
+        evidence = self._undecided(rows, batch.confidence, unlike)
+        if (rule := self.decision_rule_) is not None:
+            if rule.column is not None:
+                remedy = "The threshold of this model depends on it (qacal threshold --groups)."
+                batch.table.require(batch.reading.name(rule.column), remedy)
+            evidence = rule.decide(evidence, None if rule.column is None else batch.listed(rule.column))
+        return evidence.to_polars()
 
     def _evidence_of_arrays(
         self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None
@@ -247,11 +244,8 @@ class QACalibrator(HasParameters, BaseModel):
         self._require_fitted()
         stated = unit_values(confidence, "confidence")
         rows = self.pipeline_.rows_from_arrays(stated, groups, vectors, ids)
-        return self._evidence(rows, stated, np.full(len(stated), np.nan))
-
-    def _evidence(self, rows: Rows, stated: Floats, unlike: Floats, values: list[Any] | None = None) -> Evidence:
-        evidence = self._undecided(rows, stated, unlike)
-        return evidence if self.decision_rule_ is None else self.decision_rule_.decide(evidence, values)
+        evidence = self._undecided(rows, stated, np.full(len(stated), np.nan))
+        return evidence if self.decision_rule_ is None else self.decision_rule_.decide(evidence, None)
 
     def _undecided(self, rows: Rows, stated: Floats, unlike: Floats) -> Evidence:
         """Return the evidence before any threshold; far rows have no interval."""

@@ -271,7 +271,7 @@ class Pipeline:
     def rows(self, batch: Batch) -> tuple[Rows, Floats]:
         """Return validated rows in the form that the calibrator's maps take, and how unlike the fit they are."""
         read, groups = self.inputs(batch)
-        return self.calibrator._checked_rows(read.score, groups, batch.ids), read.unlike
+        return self.calibrator._rows(read.score, groups, batch.ids), read.unlike
 
     def rows_from_arrays(self, confidence: Floats, groups: Any, vectors: Any, ids: ArrayLike | None) -> Rows:
         """Return what :meth:`rows` returns, for arrays; groups come by name or from vectors."""

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 from qacal import storage
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.binning import QABinning, ScalingBinning, ScalingQABinning, UniformMassBinning
+from qacal.calibrators.curves import PlattScaling
 from qacal.calibrators.hierarchical import HierarchicalScaling
 from qacal.calibrators.identity import Identity
 from qacal.calibrators.isotonic import IsotonicCalibration
-from qacal.calibrators.platt import PlattScaling
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.step_binning import StepBinning
 from qacal.calibrators.tree_binning import TreeBinning

@@ -106,8 +106,8 @@ class Tree(Partition):
         paths = self.paths(Z)
         return as_grouping(paths, len(paths)).leaves()
 
-    def _groups(self, Z: ArrayLike) -> Paths:
-        return self.paths(Z)
+    # Calibrators also use the ancestors of groups.
+    _groups = paths
 
     def _validate(self) -> None:
         """Raise `InputError` unless a fit with these parameters can have made `fitted_`, which may come from a file."""

@@ -302,6 +302,7 @@ def read(
     needs_confidence: bool = True,
     numbers: Mapping[str, float] | None = None,
     uses_ids: bool = True,
+    hashes_ids: bool = True,
     keeps_bad: bool = False,
 ) -> Iterator[Batch]:
     """Yield the records in validated batches.
@@ -312,6 +313,7 @@ def read(
     numbers : further columns of numbers with their largest values: 1 for confidences, infinity for any scale. Rows and
         files may lack them; other values are bad.
     uses_ids : if False, the column `id` is ignored.
+    hashes_ids : if False, ids are validated only, and a batch has none.
     keeps_bad : also yield batches in which all rows are bad, for callers who return all rows.
     """
     reading = reading or Reading()
@@ -344,7 +346,7 @@ def read(
             answer = checks.texts("answer")
         ids = checks.ids() if needs_ids else asked
         hashes = None
-        if ids is not None and len(table):
+        if hashes_ids and ids is not None and len(table):
             # An invalid id cannot be hashed; its row is left out below.
             valid = [value if is_good else 0 for value, is_good in zip(ids, checks.is_good.tolist(), strict=True)]
             hashes = id_hashes(valid, len(table))

@@ -192,7 +192,7 @@ class Gathered:
         maps = self.model.calibrator_._fitted_maps()
         pipeline = self.model.pipeline_
         read, groups = pipeline.inputs(batch, explains=True)
-        rows = pipeline.calibrator._checked_rows(read.score, groups, batch.ids)
+        rows = pipeline.calibrator._rows(read.score, groups, batch.ids)
         evidence = self.model._undecided(rows, batch.confidence, read.unlike)
         for name in self.signals:
             self._columns.add(**{f"signal {name}": read.parts.get(name, np.zeros(len(batch)))})

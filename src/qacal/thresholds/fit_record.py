@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from qacal.calibrators.base import expit
-from qacal.calibrators.platt import fit_logistic
+from qacal.calibrators.curves import fit_logistic
 from qacal.parameters import Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Floats, Hashes, Ints
 from qacal.tally.ids import mix

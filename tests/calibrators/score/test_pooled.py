@@ -6,9 +6,9 @@ from scipy.special import expit, logit
 
 from qacal import Tally
 from qacal.calibrators import PlattScaling
+from qacal.calibrators.curves import isotonic_shape
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.pooled import fit_pooled
-from qacal.tally.isotonic import isotonic_shape
 from tests.rebuilt import rebuilt
 
 NAN = np.nan

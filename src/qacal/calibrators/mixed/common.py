@@ -12,7 +12,7 @@ from typing import Annotated, TypeAlias
 
 import numpy as np
 
-from qacal.calibrators.platt import fit_logistic
+from qacal.calibrators.curves import fit_logistic
 from qacal.parameters import MODERATE, Axes
 from qacal.tally.arrays import Floats, Ints
 

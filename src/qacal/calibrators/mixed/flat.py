@@ -49,8 +49,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from qacal.calibrators.curves import fit_logistic
 from qacal.calibrators.mixed.common import GroupCells, MixedFit, Runs, determinant, matrix, pooled_loss, quickest, times
-from qacal.calibrators.platt import fit_logistic
 from qacal.tally.arrays import Floats, Ints
 
 # A step with a smaller expected gain of log likelihood is not taken: the search ends.

@@ -59,9 +59,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from qacal.calibrators.curves import fit_logistic
 from qacal.calibrators.mixed.common import GroupCells, MixedFit, Runs, determinant, matrix, pooled_loss, quickest, times
 from qacal.calibrators.mixed.nodes import Nodes
-from qacal.calibrators.platt import fit_logistic
 from qacal.tally.arrays import Floats, Ints
 
 # The last step is the first with a smaller expected gain of log likelihood; it leaves a tenth of that or less.

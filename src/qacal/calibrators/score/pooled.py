@@ -17,11 +17,10 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 
 from qacal.calibrators.base import feature_values
-from qacal.calibrators.platt import fit_platt
+from qacal.calibrators.curves import LOGITS, IsotonicCurve, fit_platt, isotonic_shape
 from qacal.calibrators.score.effects import FIXED, fit_effects
 from qacal.parameters import FACTORS, Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Bools, Floats, Ints
-from qacal.tally.isotonic import LOGITS, IsotonicCurve, isotonic_shape
 from qacal.tally.tally import Tally
 
 Kind: TypeAlias = Literal["stated", "line", "curve"]
