@@ -101,8 +101,8 @@ def test_a_memory_comes_back():
     plain, arrays = flatten(memory())
     back = unflatten(FitRecord, json.loads(json.dumps(plain)), arrays)
     assert {*back.groups} == {"law", "art"}
-    assert back.forecasts().expected("law").rows.sum() == pytest.approx(2 + 20)
-    assert back.forecasts().expected("chess").rows.sum() == pytest.approx(20)
+    assert back.outlooks().expected("law").rows.sum() == pytest.approx(2 + 20)
+    assert back.outlooks().expected("chess").rows.sum() == pytest.approx(20)
 
 
 def test_a_twentieth_of_known_questions_is_noticed():
