@@ -1,7 +1,8 @@
 r"""When to answer: thresholds with a certified accuracy of the accepted answers.
 
 In: labels and probabilities of rows that trained nothing. Out: a threshold, with what it accepts and what is certified.
-Open `certified.py` first; `curve.py` has every threshold, `costs.py` the cheapest one.
+Open `certified.py` first; `curve.py` has every threshold, `costs.py` the cheapest one, `fit_record.py` what a model
+stores about the rows of its fit.
 
 A threshold :math:`t` accepts the answers with :math:`p \ge t`. We want the lowest one with an accuracy
 :math:`a(t) = \Pr(\text{correct} \mid p \ge t)` of at least the target :math:`a`, and to be wrong about that with
