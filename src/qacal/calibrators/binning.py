@@ -260,6 +260,9 @@ class ScalingQABinning(ScaledBinning):
         raise InputError(f'pooling is {self.pooling!r}; expected "full" or "partial".')
 
 
+# How bins are fitted
+
+
 def fit_bins(
     labels: Tally,
     targets: Tally,
