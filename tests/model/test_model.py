@@ -28,6 +28,7 @@ from qacal import (
 from qacal.calibrators import HierarchicalScaling, IsotonicCalibration, PlattScaling, ScalingQABinning, TreeScaling
 from qacal.metrics import calibration_error, log_loss
 from qacal.partitions import KDTree, Product
+from qacal.tally.ids import id_hashes
 from tests.answers import TOPICS, answers
 
 EVIDENCE = ["calibrated", "low", "high", "group", "source", "rows", "alpha", "unlike", "decision", "threshold"]
@@ -229,6 +230,21 @@ def test_save_load_apply_is_bit_equal(tmp_path, partition, calibrator):
     ]
     loaded.save(tmp_path / "again")
     assert (tmp_path / "again" / "model.json").read_text() == (tmp_path / "model" / "model.json").read_text()
+
+
+def test_ids_order_ties_where_the_calibrator_divides_equal_confidences(fitted):
+    stated = [0.9 if i % 4 else 0.5 for i in range(400)]
+    rows = [{"id": f"q{i}", "topic": "law", "confidence": stated[i], "correct": i % 2} for i in range(400)]
+    model = QACalibrator(partition=Column("topic"), calibrator=QABinning(ties="jitter")).fit(rows)
+    hashes = id_hashes([row["id"] for row in rows], 400)
+    expected = model.calibrator_.predict(stated, groups=["law"] * 400, ids=hashes)
+    assert len(np.unique(expected[np.array(stated) == 0.9])) > 1
+    np.testing.assert_array_equal(model.predict(rows), expected)
+    np.testing.assert_array_equal(column(model.calibrate(rows), "calibrated"), expected)
+    assert model.explain("?", "!", 0.9, topic="law", id="q7")["calibrated"] == expected[7]
+    # Other models do not use ids, but an id that is none is still an error.
+    with pytest.raises(InputError, match=r"id is 1\.5; expected text or a whole number"):
+        fitted.calibrate([{**answers(1)[0], "id": 1.5}])
 
 
 def test_another_llm_is_refused_unless_told_to_go_on(fitted):
