@@ -17,6 +17,7 @@ __version__ = "0.1.0.dev0"
 _HOME = {
     "QABinning": "calibrators.binning",
     "TreeBinning": "calibrators.tree_binning",
+    "MarginBinning": "calibrators.margins",
     "StepBinning": "calibrators.step_binning",
     "LearnedScore": "calibrators.score.learned",
     "BisectingTree": "partitions.bisecting",

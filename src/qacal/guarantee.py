@@ -36,14 +36,15 @@ class Certificate:
     kind : "uniform" holds for every interval of confidences in every group and ancestor, so it survives any choice of
         points per bin, depth or shape made on the same rows. "conditional" is tighter and holds only for the bins of
         this fit, whose edges do not depend on labels. "distinct" is the theorem's, for ``ties="jitter"``. "fixed" is
-        for bins and groups that do not depend on any calibration row.
+        for bins and groups that do not depend on any calibration row, and "margins" for such bins over all groups,
+        and such groups over all scores.
     statements : the number of two-sided statements that share alpha.
     grid : the number of declared confidence values; None if the observed values are the grid.
     is_by_document : rows of one id may depend on each other, and the accuracy is that of a random row of a random
         document, among the documents with rows in the bin.
     """
 
-    kind: Literal["uniform", "conditional", "distinct", "fixed"]
+    kind: Literal["uniform", "conditional", "distinct", "fixed", "margins"]
     alpha: Annotated[float, Between(_SMALLEST_ALPHA, 1)]
     statements: Annotated[float, Between(1, np.inf)]
     grid: int | None = None
@@ -60,7 +61,7 @@ class Certificate:
 
         Otherwise they cover the expected accuracy of the calibration rows in a bin.
         """
-        return self.kind in ("distinct", "fixed") or self.grid is not None
+        return self.kind in ("distinct", "fixed", "margins") or self.grid is not None
 
     def intervals(self, rows: Floats, w: Floats, wt: Floats, wtt: Floats, ww: Floats) -> tuple[Floats, Floats]:
         """Return (low, high) for bins with these sums; a bin without rows gets (0, 1)."""

@@ -20,6 +20,7 @@ _HOME = {
     "QABinning": "binning",
     "ScalingBinning": "binning",
     "ScalingQABinning": "binning",
+    "MarginBinning": "margins",
     "StepBinning": "step_binning",
     "TreeBinning": "tree_binning",
     "TreeScaling": "tree_scaling",

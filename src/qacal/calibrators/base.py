@@ -22,17 +22,21 @@ from qacal.tally.tally import DOCUMENTS, Tally
 if TYPE_CHECKING:
     import polars as pl
 
-SOURCES = np.array(["group", "ancestor", "root", "far"])
-FROM_GROUP, FROM_ANCESTOR, FROM_ROOT, FROM_FAR = range(4)
+SOURCES = np.array(["group", "ancestor", "root", "band", "far"])
+FROM_GROUP, FROM_ANCESTOR, FROM_ROOT, FROM_BAND, FROM_FAR = range(5)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Validated rows to calibrate: `exact` is a confidence or a score, `confidence` the same to seven decimals."""
+    """Validated rows to calibrate: `exact` is a confidence or a score, `confidence` the same to seven decimals.
+
+    answer : the score to answer with, if it is another one than the score that finds a row's bin; None if not.
+    """
 
     exact: Floats
     groups: ArrayLike | Paths | None
     tie: Hashes | None
+    answer: Floats | None = None
     confidence: Floats = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,8 +65,11 @@ class Evidence:
     low, high : the interval: with probability 1 - alpha all such intervals contain the truth at once. NaN if the
         calibrator guarantees nothing.
     group : the row's group; None if the calibrator does not know it.
-    source : whose map was used: "group", "ancestor" or "root". An interval from an ancestor or the root is about that
-        larger set, not about this group. "far" for a row that is unlike those of the fit, and has no interval.
+    source : what the interval is about. "band": all answers with a similar probability. Else whose map was used:
+        "group", "ancestor" or "root"; an interval from an ancestor or the root is about that larger set, not about this
+        group. "far" for a row that is unlike those of the fit, and has no interval.
+    group_low, group_high, group_rows : the interval of the accuracy of all answers of the group, and the calibration
+        rows behind it; with intervals of "band" only, else NaN and 0.
     rows : the number of calibration rows in the bin that was used; for curves, those that the curve was fitted on.
     alpha : the probability that at least one interval of the fit is wrong; NaN without intervals.
     unlike : the share of the rows of the fit that are nearer to the others than this row; NaN without a score.
@@ -76,6 +83,9 @@ class Evidence:
     group: list[Any]
     source: np.ndarray[Any, np.dtype[np.str_]]
     rows: Ints
+    group_low: Floats
+    group_high: Floats
+    group_rows: Ints
     alpha: Floats
     unlike: Floats
     decision: list[str | None]
@@ -91,6 +101,9 @@ class Evidence:
         rows: Ints | int = 0,
         low: Floats | float = np.nan,
         high: Floats | float = np.nan,
+        group_low: Floats | float = np.nan,
+        group_high: Floats | float = np.nan,
+        group_rows: Ints | int = 0,
         alpha: float = np.nan,
     ) -> Evidence:
         """Return evidence from arrays, or from one value for all rows."""
@@ -103,6 +116,9 @@ class Evidence:
             group=[None] * n if group is None else group,
             source=SOURCES[np.broadcast_to(source, n)],
             rows=np.broadcast_to(rows, n),
+            group_low=np.broadcast_to(group_low, n),
+            group_high=np.broadcast_to(group_high, n),
+            group_rows=np.broadcast_to(group_rows, n),
             alpha=np.broadcast_to(alpha, n),
             unlike=np.full(n, np.nan),
             decision=[None] * n,

@@ -141,7 +141,7 @@ class BinMaps:
             is_above |= (self.top[1:] == self.top[:-1]) & (self.tie[1:] > self.tie[:-1])
         require(bool((is_above | last[:-1]).all()), "the tops of a map must rise.")
         # Tops that are confidences of rows have seven decimals; fixed tops and those on a grid need not.
-        if self.certificate.kind != "fixed" and self.resolution is None:
+        if self.certificate.kind not in ("fixed", "margins") and self.resolution is None:
             is_read = np.array_equal(seven_decimals(self.top[~last]), self.top[~last])
             require(is_read, "the tops of a map have seven decimals; this one is of an earlier qacal. Fit again.")
         is_theorem = self.certificate.kind == "distinct"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.identity import Identity
 from qacal.calibrators.score import LearnedScore
+from qacal.calibrators.margins import MarginBinning
 from qacal.calibrators.step_binning import StepBinning
 from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeScaling
@@ -36,6 +37,9 @@ _BINS_A_GROUP = 4
 # a fifth certifies hardly more than a tenth, and the score needs the rows more.
 SHARE = 0.25
 SHARE_WITH_SCORE, _SHARE_OF_FEW = 0.8, 0.9
+# MarginBinning: the share of the questions that train the score, and of these the share that trains the first score,
+# which makes the bands. All others certify.
+SHARE_WITH_MARGINS, SHARE_OF_FIRST = 0.9, 1 / 3
 _FEW_ROWS = 200
 
 
@@ -76,7 +80,7 @@ def default_pipeline(model: QACalibrator, *, has_certify_records: bool = False) 
     >>> from qacal import QACalibrator
     >>> pipeline = default_pipeline(QACalibrator())
     >>> pipeline.partition, pipeline.score, pipeline.calibrator
-    (BisectingTree(max_depth=4), LearnedScore(), StepBinning())
+    (BisectingTree(max_depth=4), LearnedScore(), MarginBinning())
     >>> pipeline = default_pipeline(QACalibrator(partition="column:subject"))
     >>> pipeline.partition, pipeline.score, pipeline.calibrator
     (Column('subject'), None, TreeBinning())
@@ -113,8 +117,8 @@ def _score(model: QACalibrator, *, reads_text: bool) -> LearnedScore | None:
     if isinstance(model.learned_score, LearnedScore):
         objective = {} if model.tune is None else {"objective": model.tune}
         return LearnedScore(**model.learned_score.get_params(deep=False) | objective)
-    # StepBinning is the default calibrator: naming it, as `qacal fit` does to set alpha, keeps the score.
-    is_default = model.calibrator is None or isinstance(model.calibrator, StepBinning)
+    # These two certify a score: naming one, as `qacal fit` does to set alpha, keeps the score.
+    is_default = model.calibrator is None or isinstance(model.calibrator, MarginBinning | StepBinning)
     if model.learned_score is None or not is_default:
         return None
     return LearnedScore(text=reads_text, objective="brier" if model.tune == "brier" else "log_loss")
@@ -127,7 +131,7 @@ def _calibrator(model: QACalibrator, *, has_score: bool, has_certify_records: bo
         return type(model.calibrator)(**model.calibrator.get_params())
     if model.output == "continuous":
         return Identity() if has_score else TreeScaling()
-    return StepBinning(recalibrate=has_certify_records) if has_score else TreeBinning()
+    return MarginBinning(recalibrate=has_certify_records) if has_score else TreeBinning()
 
 
 def _require_tunable(tune: str, score: LearnedScore | None, calibrator: Calibrator) -> None:
@@ -140,9 +144,9 @@ def _require_tunable(tune: str, score: LearnedScore | None, calibrator: Calibrat
                 f'tune is {tune!r}; scores are chosen by "log_loss" or "brier". For bins that are chosen by it, name a '
                 "calibrator and leave the score out."
             )
-    elif isinstance(calibrator, StepBinning):
+    elif isinstance(calibrator, MarginBinning | StepBinning):
         raise InputError(
-            "StepBinning needs a depth that is fixed before the fit; leave out --tune (in Python: tune), which "
+            f"{type(calibrator).__name__} needs a depth that is fixed before the fit; leave out --tune (in Python: tune), which "
             "chooses one on the rows."
         )
     if getattr(calibrator, "certificate", None) == "conditional" or getattr(calibrator, "ties", None) == "jitter":
@@ -155,12 +159,14 @@ def _require_tunable(tune: str, score: LearnedScore | None, calibrator: Calibrat
 # What follows from the number of rows
 
 
-def share_to_train(model: QACalibrator, rows: int, *, has_score: bool) -> float:
+def share_to_train(model: QACalibrator, rows: int, *, has_score: bool, has_margins: bool = False) -> float:
     """Return the share of the questions that train groups and score; `rows` is the number of all rows."""
     if model.train_share is not None:
         return model.train_share
     if not has_score:
         return SHARE
+    if has_margins:
+        return SHARE_WITH_MARGINS
     return SHARE_WITH_SCORE if rows >= _FEW_ROWS else _SHARE_OF_FEW
 
 

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qacal.calibrators.margins import Cells, MarginBinning, plan_cells
 from qacal.errors import InputError
-from qacal.model.defaults import cut_tree, default_pipeline, features_of, require_parameters, share_to_train
+from qacal.model.defaults import SHARE_OF_FIRST, cut_tree, default_pipeline, features_of, require_parameters, share_to_train
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline, Progress
 from qacal.model.samples import CalibrationRows, Overview, PartitionSample, ScoreSample, ids_of
 from qacal.partitions import EMBEDDING
 from qacal.records.provenance import require_comparable_ids, require_same_source
 from qacal.records.reading import Batch, ReadAs, Reading, read, rereadable
-from qacal.tally.arrays import Hashes
+from qacal.tally.arrays import Bools, Hashes, Ints
+from qacal.tally.groups import as_grouping
 from qacal.tally.ids import split as split_ids
 from qacal.tally.tally import Tally
 from qacal.thresholds.decisions import DecisionRule
@@ -104,23 +106,38 @@ class Split:
     """Which rows train groups and score, and which fit the calibrator.
 
     share : the share of the questions that train; None to use all rows for both.
+    share_of_first : of these, the share that makes groups, and bands with a first score. Then all other rows fit the
+        calibrator, also those that train the score. None to keep all rows that train away from the calibrator.
     """
 
     share: float | None
     seed: int
+    share_of_first: float | None = None
+
+    def for_groups(self, batch: Batch) -> Batch:
+        return batch if self.share is None else batch.only(self._part(batch.ids) == 0)
 
     def for_training(self, batch: Batch) -> Batch:
-        return self._part(batch, 0)
+        return batch if self.share is None else batch.only(self._part(batch.ids) < 2)
 
     def for_calibrator(self, batch: Batch) -> Batch:
-        return self._part(batch, 1)
+        return batch if self.share is None else batch.only(self._part(batch.ids) > 0)
 
-    def _part(self, batch: Batch, number: int) -> Batch:
-        if self.share is None:
-            return batch
-        if batch.ids is None:
+    def makes_bands(self, ids: Hashes) -> Bools:
+        """Return which questions train the first score."""
+        return self._part(ids) == 0
+
+    def is_held(self, ids: Hashes) -> Bools:
+        """Return which questions train no score."""
+        return self._part(ids) == 2
+
+    def _part(self, ids: Hashes | None) -> Ints:
+        """Return 0 for questions that train everything, 1 for those that train the score and certify, 2 for others."""
+        if ids is None or self.share is None:
             raise InputError("the records need a column id or question, so that the two parts share no question.")
-        return batch.only(split_ids(batch.ids, (self.share, 1 - self.share), self.seed) == number)
+        first = 1.0 if self.share_of_first is None else self.share_of_first
+        shares = (self.share * first, self.share * (1 - first), 1 - self.share)
+        return split_ids(ids, shares, self.seed)
 
 
 def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fitted:
@@ -147,8 +164,14 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         features = features.over(overviews[0].columns, taken)
         score = None if pipeline.score is None else ScoreSample(pipeline.score, features)
         all_ids, group_ids = _train(pipeline, records, split, inputs, score, overviews[0], progress)
+        cells: Cells | None = None
         if score is not None:
-            pipeline = replace(pipeline, features=score.used)
+            pipeline = replace(pipeline, features=score.used, first=score.first)
+            if isinstance(pipeline.calibrator, MarginBinning):
+                certifying = overviews[-1].rows
+                if split.share is not None and split.share_of_first is not None:
+                    certifying *= 1 - split.share * split.share_of_first
+                cells = _planned(pipeline, score, certifying)
         tunes = model.tune is not None and pipeline.score is None
         rows = CalibrationRows(pipeline, _FOLDS * _BLOCKS if tunes else None)
         step = "certifying" if pipeline.calibrator.properties.is_certified else "calibrating"
@@ -156,7 +179,7 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
             _require_apart(batch, all_ids if has_certify_records else group_ids)
             part = split.for_calibrator(batch)
             if len(part):
-                rows.add(part)
+                rows.add(part, None if pipeline.first is None or part.ids is None else split.is_held(part.ids))
                 progress(step, rows.count)
         tally = rows.tally()
         # With a score nothing is left to choose: the score was chosen on the training rows.
@@ -165,7 +188,11 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
             cut_tree(model, pipeline, tally.n)
         elif tuned.is_pooled:
             tally = tally.pooled()
-        pipeline.calibrator.fit_tally(tally)
+        answered, held = rows.answers(tally)
+        if cells is not None and isinstance(pipeline.calibrator, MarginBinning):
+            pipeline.calibrator._fit_cells(tally, cells, held)
+        else:
+            pipeline.calibrator.fit_tally(tally)
     return Fitted(
         pipeline=pipeline,
         tuned=tuned,
@@ -173,7 +200,10 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         origins=overviews[-1].sources.known(),
         groups=rows.summaries(tally, model.examples),
         fit_record=_record(
-            pipeline, tally, np.concatenate([all_ids, rows.ids()]), np.concatenate([one.texts for one in overviews])
+            tally.with_confidence(pipeline.calibrator.predict_tally(tally)) if answered is None else answered,
+            pipeline.depth,
+            np.concatenate([all_ids, rows.ids()]),
+            np.concatenate([one.texts for one in overviews]),
         ),
         read_as=ReadAs(dict(inputs.reading.columns), inputs.reading.percent, dict(inputs.reading.expressions)),
         overviews=overviews,
@@ -231,7 +261,9 @@ def _split(model: QACalibrator, inputs: FitInputs, pipeline: Pipeline, rows: int
     trains_on_all = inputs.certify_records is not None or (model.output == "continuous" and has_score)
     if not is_learned or trains_on_all:
         return Split(None, model.seed)
-    return Split(share_to_train(model, rows, has_score=has_score), model.seed)
+    if not (has_score and isinstance(pipeline.calibrator, MarginBinning)):
+        return Split(share_to_train(model, rows, has_score=has_score), model.seed)
+    return Split(share_to_train(model, rows, has_score=True, has_margins=True), model.seed, SHARE_OF_FIRST)
 
 
 # 2. Train
@@ -299,7 +331,8 @@ def _train_on(
             continue
         vectors = pipeline.vectors.of(part) if needs_vectors else None
         if groups is not None and groups.reads_vectors:
-            groups.add_vectors(part, vectors)
+            makers = np.isin(part.kept, split.for_groups(part).kept)
+            groups.add_vectors(part.only(makers), vectors[makers])
             progress("making groups", groups.count)
         if score is not None:
             score.add(part, vectors)
@@ -307,8 +340,27 @@ def _train_on(
         groups.fit()
     if score is not None:
         progress("training the score", score.count)
-        score.fit()
+        score.fit(None if split.share_of_first is None else split.makes_bands)
     return np.unique(np.concatenate(ids))
+
+
+def _planned(pipeline: Pipeline, score: ScoreSample, certifying: float) -> Cells:
+    """Return the bands and groups to certify, from rows that do not certify."""
+    calibrator, partition = pipeline.calibrator, pipeline.partition
+    assert isinstance(calibrator, MarginBinning)
+    column = None
+    if pipeline.uses_groups and [*partition._needs] == [EMBEDDING] and score.sample_vectors is not None:
+        column = as_grouping(partition._groups(score.sample_vectors), len(score.sample_scores))
+    elif pipeline.uses_groups:
+        column = as_grouping(np.zeros(len(score.sample_scores), dtype=np.int64), len(score.sample_scores))
+    return plan_cells(
+        score.sample_scores,
+        column,
+        rows=certifying,
+        alpha=calibrator.alpha,
+        within=calibrator.within,
+        max_depth=calibrator.max_depth,
+    )
 
 
 # 3. Fit the calibrator
@@ -350,10 +402,10 @@ def _tune(pipeline: Pipeline, tally: Tally, objective: str, progress: Progress) 
     return tuned
 
 
-def _record(pipeline: Pipeline, tally: Tally, ids: Hashes, texts: Hashes) -> FitRecord:
+def _record(answers: Tally, depth: int, ids: Hashes, texts: Hashes) -> FitRecord:
     """Return what the model stores about the rows: a sample of their ids, and their calibrated confidences."""
-    scored = tally.with_confidence(at_candidates(pipeline.calibrator.predict_tally(tally), CANDIDATES))
+    scored = answers.with_confidence(at_candidates(answers.confidence, CANDIDATES))
     column = scored.grouping
     if column is not None and column.is_tree:
-        scored = scored.roll_up(pipeline.depth).flat()
+        scored = scored.roll_up(depth).flat()
     return remembered(ids, texts, Forecasts.of(scored))

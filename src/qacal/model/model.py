@@ -257,6 +257,8 @@ class QACalibrator(HasParameters, BaseModel):
             unlike=unlike.round(4),
             low=np.where(is_far, np.nan, evidence.low),
             high=np.where(is_far, np.nan, evidence.high),
+            group_low=np.where(is_far, np.nan, evidence.group_low),
+            group_high=np.where(is_far, np.nan, evidence.group_high),
             alpha=np.where(is_far, np.nan, evidence.alpha),
             source=np.where(is_far, SOURCES[FROM_FAR], evidence.source),
         )

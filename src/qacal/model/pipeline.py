@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
@@ -167,7 +167,8 @@ class Pipeline:
     score : the input of the calibrator; None to use the confidence itself.
     calibrator : maps score and group to a probability.
     vectors : embed the text for partition and score.
-    features : columns that the score reads.
+    features : columns that the scores read.
+    first : the score that finds the bands of the certificate, if that is another one than `score`.
 
     Examples
     --------
@@ -190,8 +191,14 @@ class Pipeline:
     calibrator: Calibrator
     vectors: RowVectors
     features: tuple[Feature, ...] = ()
+    first: LearnedScore | None = None
 
     # What rows must have
+
+    @property
+    def scores(self) -> list[LearnedScore]:
+        """The scores that are computed for a row."""
+        return [score for score in (self.score, self.first) if score is not None]
 
     @property
     def uses_groups(self) -> bool:
@@ -202,12 +209,12 @@ class Pipeline:
     def needs_vectors(self) -> bool:
         """Whether groups or score read vectors."""
         is_grouped_by_them = self.uses_groups and EMBEDDING in self.partition._needs
-        return is_grouped_by_them or (self.score is not None and self.score.text)
+        return is_grouped_by_them or any(score.text for score in self.scores)
 
     @property
     def needs_text(self) -> bool:
         """Whether rows must have a question and an answer."""
-        return (self.needs_vectors and self.vectors.read_text) or (self.score is not None and self.score.reads_words)
+        return (self.needs_vectors and self.vectors.read_text) or any(score.reads_words for score in self.scores)
 
     @property
     def needs(self) -> dict[str, Any]:
@@ -241,7 +248,8 @@ class Pipeline:
     @property
     def depth(self) -> int:
         """The depth of the tree's groups that the calibrator uses."""
-        chosen = getattr(self.calibrator, "max_depth", None)
+        fitted = getattr(self.calibrator, "maps_", self.calibrator)
+        chosen = getattr(fitted, "max_depth", getattr(self.calibrator, "max_depth", None))
         return int(getattr(self.partition, "max_depth", 0) if chosen is None else chosen)
 
     # From rows to the inputs of the calibrator
@@ -264,14 +272,21 @@ class Pipeline:
             if batch.reading.has(feature.name, batch.table.names):
                 values = batch.listed(feature.name)
                 inputs |= feature.read(values, *texts)
-        if self.score.reads_words:
+        if any(score.reads_words for score in self.scores):
             inputs |= dict(zip(("question", "answer"), texts, strict=True))
-        return self.score._read(inputs, explains=explains), groups
+        read = self.score._read(inputs, explains=explains)
+        return read if self.first is None else replace(read, first=self.first.predict(inputs)), groups
 
     def rows(self, batch: Batch) -> tuple[Rows, Floats]:
         """Return validated rows in the form that the calibrator's maps take, and how unlike the fit they are."""
         read, groups = self.inputs(batch)
-        return self.calibrator._rows(read.score, groups, batch.ids), read.unlike
+        return self.rows_of(read, groups, batch.ids), read.unlike
+
+    def rows_of(self, read: ScoreReading, groups: Any, ids: ArrayLike | None) -> Rows:
+        """Return rows in the form that the calibrator's maps take."""
+        if read.first is None:
+            return self.calibrator._rows(read.score, groups, ids)
+        return replace(self.calibrator._rows(read.first, groups, ids), answer=read.score)
 
     def rows_from_arrays(self, confidence: Floats, groups: Any, vectors: Any, ids: ArrayLike | None) -> Rows:
         """Return what :meth:`rows` returns, for arrays; groups come by name or from vectors."""
@@ -279,7 +294,8 @@ class Pipeline:
             groups = self._as_fitted(groups)
         elif vectors is not None and self.uses_groups:
             groups = self.partition._groups(vectors)
-        return self.calibrator._checked_rows(self._scored(confidence, vectors), groups, ids)
+        scored = [self._scored(score, confidence, vectors) for score in (self.first or self.score, self.score)]
+        return replace(self.calibrator._checked_rows(scored[0], groups, ids), answer=scored[1])
 
     def pooled(self, batch: Batch) -> Floats:
         """Return the probabilities of one map for all rows, which ignores text and group."""
@@ -287,19 +303,19 @@ class Pipeline:
             return self.score.pooled(batch.confidence)
         return self.calibrator.predict(batch.confidence, ids=batch.ids)
 
-    def _scored(self, confidence: Floats, vectors: Any) -> Floats:
+    def _scored(self, score: LearnedScore | None, confidence: Floats, vectors: Any) -> Floats:
         """Return the scores of arrays; the confidences themselves without a score."""
-        if self.score is None:
+        if score is None:
             return confidence
-        others = self.score.columns_used
-        if (self.score.reads_text and vectors is None) or self.score.reads_words or others:
+        others = score.columns_used
+        if (score.reads_text and vectors is None) or score.reads_words or others:
             what = f"columns ({', '.join(others)})" if others else "the text"
-            remedy = "" if others or self.score.reads_words else "give vectors=..., or "
+            remedy = "" if others or score.reads_words else "give vectors=..., or "
             raise InputError(
                 f"the score of this model reads {what}: {remedy}pass records with all their columns in place of an "
                 "array of confidences."
             )
-        return self.score.predict({"confidence": confidence, EMBEDDING: vectors})
+        return score.predict({"confidence": confidence, EMBEDDING: vectors})
 
     def _as_fitted(self, groups: Any) -> Any:
         """Return groups in the form of the fit: a group of a tree as the number of one of its leaves."""

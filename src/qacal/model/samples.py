@@ -6,6 +6,7 @@ Each takes batches with `add` and is used at the end. The order of the rows does
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from qacal.model.pipeline import Pipeline
 from qacal.partitions import EMBEDDING, Partition
 from qacal.records.provenance import Sources
 from qacal.records.reading import Batch, Gathered, warn_of_copies
-from qacal.tally.arrays import Hashes
+from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.groups import Paths, as_grouping
 from qacal.tally.ids import HashSample, mix
 from qacal.tally.tally import DOCUMENTS, Tally
@@ -121,11 +122,16 @@ class ScoreSample:
     """Rows that train a score.
 
     features : the columns that it may read. Those that the user did not name must help clearly to be used.
-    used, not_tried : after a fit, the columns that the score reads, and those that it could not, with the reason.
+    used, not_tried : after a fit, the columns that the scores read, and those that they could not, with the reason.
+    first : after a fit, the score that makes the bands of a certificate, if that is another one.
+    sample_scores, sample_vectors : after a fit, scores and vectors of rows that make bands.
     """
 
     def __init__(self, score: LearnedScore, features: Features) -> None:
         self._score = score
+        self.first: LearnedScore | None = None
+        self.sample_scores: Floats = np.empty(0)
+        self.sample_vectors: Any = None
         self._features = (*features.named, *features.found)
         self._is_named = [True] * len(features.named) + [False] * len(features.found)
         self.reads_vectors = score.text
@@ -154,8 +160,8 @@ class ScoreSample:
             self._columns.add(ids, _objects(*columns))
         self.count += len(batch)
 
-    def fit(self) -> None:
-        """Train the score."""
+    def fit(self, makes_bands: Callable[[Hashes], Bools] | None = None) -> None:
+        """Train the score, and a first score on the questions that make bands."""
         if not self.count:
             raise InputError(f"no row is left to learn a score from; {_LARGER_SHARE}")
         confidence, correct = self._numbers.rows().T
@@ -186,7 +192,24 @@ class ScoreSample:
         # Records without ids have zeros: each row is a question of its own.
         self._score._fit_hashed(inputs, correct, ids if ids.any() else None, unnamed)
         used = {*self._score.columns_used}
+        if makes_bands is not None:
+            mine = makes_bands(ids)
+            if not mine.any():
+                raise InputError(f"no row is left to make bands from; {_LARGER_SHARE}")
+            some = {name: _only(column, mine) for name, column in inputs.items()}
+            self.first = LearnedScore(**self._score.get_params())
+            self.first._fit_hashed(some, correct[mine], ids[mine], unnamed)
+            self.first.likeness_ = None  # that of the score is the one to ask
+            used |= {*self.first.columns_used}
+            inputs = some
+        self.sample_scores = (self.first or self._score).predict(inputs)
+        self.sample_vectors = inputs.get(EMBEDDING)
         self.used = tuple(feature for feature in tried if used & {*feature.inputs})
+
+
+def _only(column: Any, mine: Bools) -> Any:
+    """Return some values of a column, which may be a list."""
+    return column[mine] if isinstance(column, np.ndarray) else [column[at] for at in np.flatnonzero(mine).tolist()]
 
 
 def _objects(*columns: list[Any]) -> Any:
@@ -195,6 +218,10 @@ def _objects(*columns: list[Any]) -> Any:
         for row, value in enumerate(column):
             table[row, at] = value
     return table
+
+
+def _sum(total: Tally | None, more: Tally) -> Tally:
+    return more if total is None else total + more
 
 
 class CalibrationRows:
@@ -221,12 +248,17 @@ class CalibrationRows:
         self._options = pipeline.calibrator._tally_options() | ({} if n_blocks is None else {"n_blocks": n_blocks})
         self._total: Tally | None = None
         self._stated: Tally | None = None
+        self._answered: Tally | None = None
+        self._held: Tally | None = None
         self._ids: list[Hashes] = []
         self._sampler = Sampler()
         self.count = 0
 
-    def add(self, batch: Batch) -> None:
-        """Take more labelled rows."""
+    def add(self, batch: Batch, is_held: Bools | None = None) -> None:
+        """Take more labelled rows.
+
+        is_held : which of them trained no score, if there are two scores.
+        """
         if batch.ids is None and (self._options.get("n_blocks", 1) > 1 or self._options.get("ties")):
             name = type(self._pipeline.calibrator).__name__
             raise InputError(f"{name} splits rows by question; the records need a column id or question.")
@@ -234,11 +266,16 @@ class CalibrationRows:
         options = self._options
         if batch.ids is not None and self._pipeline.calibrator.properties.counts_documents:
             options = {"n_blocks": DOCUMENTS} | options
-        more = Tally.of(read.score, batch.correct, groups=groups, ids=batch.ids, **options)
-        self._total = more if self._total is None else self._total + more
+        first = read.score if read.first is None else read.first
+        self._total = _sum(
+            self._total, Tally.of(first, batch.correct, groups=groups, ids=batch.ids, **options)
+        )
         if self._pipeline.score is not None:
-            stated = Tally.of(batch.confidence, batch.correct, groups=groups)
-            self._stated = stated if self._stated is None else self._stated + stated
+            self._stated = _sum(self._stated, Tally.of(batch.confidence, batch.correct, groups=groups))
+        if read.first is not None and is_held is not None and batch.ids is not None:
+            self._answered = _sum(self._answered, Tally.of(read.score, batch.correct, groups=groups))
+            held = Tally.of(first[is_held], read.score[is_held], ids=batch.ids[is_held], **options)
+            self._held = _sum(self._held, held)
         self._ids.append(ids_of(batch))
         if groups is not None and batch.question is not None and batch.answer is not None:
             column = as_grouping(groups.groups(groups.depth) if isinstance(groups, Paths) else groups, len(batch))
@@ -257,6 +294,14 @@ class CalibrationRows:
         is_clustered = bool(ids.any()) and len(np.unique(ids)) < len(ids)
         total = replace(self._total, is_clustered=is_clustered, is_sum=False)
         return total.without_blocks() if total.n_blocks == DOCUMENTS and not is_clustered else total
+
+    def answers(self, tally: Tally) -> tuple[Tally | None, Tally | None]:
+        """Return the answers to the rows with their labels, and those to held-out rows by first score.
+
+        None if the answers are the first scores. `tally` is that of all rows.
+        """
+        held = self._held
+        return self._answered, held if held is None or tally.block is not None else held.without_blocks()
 
     def ids(self) -> Hashes:
         return np.concatenate(self._ids)

@@ -14,6 +14,7 @@ from qacal.calibrators.curves import PlattScaling
 from qacal.calibrators.hierarchical import HierarchicalScaling
 from qacal.calibrators.identity import Identity
 from qacal.calibrators.isotonic import IsotonicCalibration
+from qacal.calibrators.margins import MarginBinning
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.step_binning import StepBinning
 from qacal.calibrators.tree_binning import TreeBinning
@@ -36,7 +37,7 @@ from qacal.thresholds.fit_record import FitRecord
 
 CLASSES: tuple[type, ...] = (
     *(Identity, PlattScaling, IsotonicCalibration, UniformMassBinning, ScalingBinning, QABinning, ScalingQABinning),
-    *(HierarchicalScaling, TreeScaling, TreeBinning, StepBinning, LearnedScore),
+    *(HierarchicalScaling, TreeScaling, TreeBinning, StepBinning, MarginBinning, LearnedScore),
     *(KDTree, BisectingTree, KMeans, Column, Product),
 )
 """Every class that can be saved. A file chooses among these and nothing else."""
@@ -48,7 +49,7 @@ class SavedModel:
 
     embedder : None if the model reads no vectors.
     output, train_share, examples, seed : the parameters.
-    partition, score : None if the model does not use one.
+    partition, score, first : None if the model does not use one.
     features : the columns that the score reads.
     rows, origins, groups, fit_record, decision_rule, read_as, fitted_for : the attributes of the fitted model.
     """
@@ -61,6 +62,7 @@ class SavedModel:
     calibrator: Calibrator
     partition: Partition | None
     score: LearnedScore | None
+    first: LearnedScore | None
     features: tuple[Feature, ...]
     rows: Annotated[int, Between(0, MOST)]
     origins: Mapping[str, tuple[Any, ...]]
@@ -98,6 +100,7 @@ def save(model: QACalibrator, path: str | Path) -> None:
         calibrator=pipeline.calibrator,
         partition=pipeline.partition if pipeline.uses_groups else None,
         score=pipeline.score,
+        first=pipeline.first,
         features=pipeline.features,
         rows=model.rows_,
         origins={name: tuple(values) for name, values in model.origins_.items()},
@@ -175,7 +178,7 @@ def load_model(path: str | Path, embedder: str | Embedder | None = None) -> QACa
         vectors = RowVectors(ColumnEmbedder(name.removeprefix("column:"), saved.embedder.dim))
     return model._set_fitted(
         Fitted(
-            pipeline=Pipeline(partition, saved.score, saved.calibrator, vectors, saved.features),
+            pipeline=Pipeline(partition, saved.score, saved.calibrator, vectors, saved.features, saved.first),
             tuned=None,
             rows=saved.rows,
             origins={column: list(values) for column, values in saved.origins.items()},

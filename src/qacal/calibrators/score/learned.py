@@ -51,11 +51,13 @@ class ScoreReading:
     score : the probability that the answer is correct.
     unlike : the share of the rows of the fit that are more like the others; NaN if that is not known.
     parts : what the pooled map ("confidence") and each signal add to the logit; empty unless asked for.
+    first : the score that finds the bands of a certificate, if that is another one.
     """
 
     score: Floats
     unlike: Floats
     parts: dict[str, Floats]
+    first: Floats | None = None
 
 
 class LearnedScore(HasParameters):
