@@ -1,12 +1,12 @@
 r"""Margin binning: a continuous score with two guarantees, by probability and by group.
 
 Cells are fixed before any label of the certifying rows is seen: *bands*, which are ranges of a score over all answers,
-and groups, over all probabilities. Bands and groups have half of alpha each, and share it among their cells. There is no
-cell for a band within a group, so cells are few and intervals narrow (:class:`~qacal.StepBinning` has such cells).
+and groups, over all probabilities. Bands and groups have half of alpha each, and share it among their cells. No cell is
+a band within a group, so cells are few and intervals narrow (:class:`~qacal.StepBinning` has such cells).
 
 *Accuracy.* :math:`\mathrm{E}[Y \mid c] \in [l_c, u_c]` for all cells :math:`c` at once, with probability
-:math:`1 - \alpha`. This is exact: given which rows are in a band, their labels are independent draws of one probability,
-and the intervals are those of Clopper and Pearson; the same holds for groups.
+:math:`1 - \alpha`. This is exact: given which rows are in a band, their labels are independent draws of one
+probability, and the intervals are those of Clopper and Pearson; the same holds for groups.
 
 *Answers.* The guarantee is about cells, so the answers may come from another score :math:`p` than the score :math:`f`
 that made the bands, and :math:`p` may be trained on certifying rows, too. With a mean answer of :math:`m_b` in band
@@ -17,8 +17,8 @@ interval says this about an answer :math:`p`:
 
 :math:`m_b` is the mean over all answers, future ones too. It is estimated without labels, from rows that trained
 neither score: :math:`m_b = \overline{f} + \overline{p - f}`, the first over the certifying rows of the band, the second
-over those that did not train :math:`p`. Its standard error is added to both ends, in quadrature, at the same level. Only
-this step is approximate; the intervals of cells are exact.
+over those that did not train :math:`p`. Its standard error is added to both ends, in quadrature, at the same level.
+Only this step is approximate; the intervals of cells are exact.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ from qacal.tally.tally import Tally
 _BAND_WIDTH, _BAND_ROWS, _BAND_POWER = 0.05, 2_800, 1 / 4
 _GROUP_WIDTH, _GROUP_ROWS, _GROUP_POWER = 0.17, 700, 1 / 3
 _MOST_BANDS = 40
+# Intervals come out wider than expected: scores of the rows that trained them are too sure, and the mean answer is
+# estimated.
+_SAFETY = 1.1
 
 # A group that is a value of a column needs this many rows to have an interval.
 _ROWS_OF_A_GROUP = 30
@@ -123,15 +126,15 @@ def _expected(cell: Ints, scores: Floats, rows: float, alpha: float) -> float:
     n = np.maximum(rows * count / len(cell), 1.0)
     mean = np.bincount(place, scores) / count
     low, high = binomial_interval(n * mean, n, alpha / (2 * len(count)))
-    return float(np.median(((high - low) / 2)[place]))
+    return _SAFETY * float(np.median(((high - low) / 2)[place]))
 
 
 @dataclass(frozen=True, eq=False)
 class MarginMaps:
     """The intervals of bands and groups.
 
-    cells : the root's map has the bands, on the scale of the first score, and the map of a group has one bin. `value` is
-        the mean answer of a cell; `low`, `high` and `rows` belong to its accuracy.
+    cells : the root's map has the bands, on the scale of the first score, and the map of a group has one bin. `value`
+        is the mean answer of a band, and the accuracy of a group's rows; `low`, `high` and `rows` are of accuracies.
     shift : what is added to the answers of each band to bring their mean into its interval.
     below, above : how far an interval reaches from an answer of the band.
     """
@@ -183,9 +186,13 @@ class MarginMaps:
     def median_error_bound(self) -> float:
         """Return how far off the answers of a band are on average, at most; the median over the calibration rows."""
         bound = np.maximum(self.below, self.above)
-        order = np.argsort(bound)
-        through = np.cumsum(self.cells.rows[: len(bound)][order])
-        return float(bound[order][np.searchsorted(through, through[-1] / 2)])
+        return _median(bound, self.cells.rows[: len(bound)])
+
+    def median_group_width(self) -> float | None:
+        """Return the half-width of the interval of a group, the median over the rows of groups; None without groups."""
+        bands = len(self.below)
+        width, rows = (self.cells.high - self.cells.low)[bands:] / 2, self.cells.rows[bands:]
+        return _median(width, rows) if rows.any() else None
 
     def parameters(self) -> dict[str, Any]:
         return {"alpha": self.certificate.alpha}
@@ -195,6 +202,13 @@ class MarginMaps:
         require(len(self.shift) == bands, f"there are {bands} bands and {len(self.shift)} shifts.")
         one_each = np.array_equal(np.diff(self.cells.offset)[1:], np.ones(len(self.cells.offset) - 2))
         require(one_each, "the interval of a group must be one, for all probabilities.")
+
+
+def _median(values: Floats, rows: Ints) -> float:
+    """Return the median over rows."""
+    order = np.argsort(values)
+    through = np.cumsum(rows[order])
+    return float(values[order][np.searchsorted(through, through[-1] / 2)])
 
 
 def fit_margins(
@@ -232,7 +246,7 @@ def fit_margins(
     rows = found.rows[:bands]
     answer, error = _mean_answers(root, cells.tops, answers)
     # The error of the mean answer, at the level of one end of a band's interval.
-    error *= special.ndtri(1 - part / (2 * max(1, np.count_nonzero(rows))))
+    error *= special.ndtri(1 - part / (2 * _occupied(rows)))
     lower = np.maximum(accuracy - np.hypot(accuracy - low, error), 0.0)
     upper = np.minimum(accuracy + np.hypot(high - accuracy, error), 1.0)
     wanted = corrected(answer, accuracy * rows, rows) if recalibrate else answer
@@ -248,9 +262,7 @@ def fit_margins(
         lineage=_lineage(codes, column, cells.depth),
         grouping=None if column is None else column.distinct(),
         max_depth=cells.depth if column is not None and column.is_tree else None,
-        certificate=Certificate(
-            kind, alpha, max(1, np.count_nonzero(found.rows)), is_by_document=tally.block is not None
-        ),
+        certificate=Certificate(kind, alpha, _occupied(found.rows), is_by_document=tally.block is not None),
         is_jittered=False,
         resolution=tally.resolution,
     )
@@ -282,20 +294,26 @@ def _certified(
         is_known = codes[at] == code
         level, place = level._select(is_known), at[is_known]
     count = len(tops) if codes is None else len(codes)
-    sums = {name: np.bincount(place, getattr(level, name), count) for name in ("rows", "w", "wt", "wtt", "ww")}
+    sums = {name: _summed(place, getattr(level, name), count) for name in ("rows", "w", "wt", "wtt", "ww")}
     if level.block is None:
-        certificate = Certificate(kind, alpha, max(1, np.count_nonzero(sums["rows"])))
+        certificate = Certificate(kind, alpha, _occupied(sums["rows"]))
         low, high = certificate.intervals(*sums.values())
     else:
         # All cells count, with rows or without: see `document_certificates`.
         labels = drawn_labels(level.wt, np.asarray(level.block).view(np.uint64))
-        drawn = np.bincount(place, labels, count)
-        low, high = document_intervals(
-            *counted_shares(level.wt, place), drawn, np.full(count, alpha / (2 * count))
-        )
+        drawn = _summed(place, labels, count)
+        low, high = document_intervals(*counted_shares(level.wt, place), drawn, np.full(count, alpha / (2 * count)))
     has_rows = sums["w"] > 0
     accuracy = np.where(has_rows, sums["wt"] / np.where(has_rows, sums["w"], 1.0), 0.5)
-    return Certified(sums["rows"].astype(np.float64), np.clip(accuracy, low, high), low, high)
+    return Certified(sums["rows"], np.clip(accuracy, low, high), low, high)
+
+
+def _summed(place: Ints, column: Floats | Ints, count: int) -> Floats:
+    return np.asarray(np.bincount(place, column, count), dtype=np.float64)
+
+
+def _occupied(rows: Floats) -> int:
+    return max(1, int(np.count_nonzero(rows)))
 
 
 def _certifiable(level: Tally, *, is_tree: bool) -> Ints:
@@ -319,9 +337,9 @@ def _mean_answers(root: Tally, tops: Floats, answers: Tally | None) -> tuple[Flo
 
 def _means(place: Ints, values: Floats, rows: Ints, count: int) -> tuple[Floats, Floats]:
     """Return the mean of values in each cell, and its standard error; cells have one more row with a usual spread."""
-    n = np.bincount(place, rows, count)
-    mean = np.bincount(place, rows * values, count) / np.maximum(n, 1)
-    squares = np.bincount(place, rows * (values - mean[place]) ** 2, count)
+    n = _summed(place, rows, count)
+    mean = _summed(place, rows * values, count) / np.maximum(n, 1)
+    squares = _summed(place, rows * (values - mean[place]) ** 2, count)
     return mean, np.sqrt((squares + _SPREAD**2) / np.maximum(n, 1) / np.maximum(n, 1))
 
 
@@ -356,8 +374,8 @@ class MarginBinning(Calibrator):
         0.033 and 0.063 for 14,000.
     max_depth : the depth of the groups of a tree; by default the deepest one that allows the width.
     alpha : the probability that at least one interval is wrong.
-    recalibrate : move the mean answer of a band towards the accuracy of its rows, for a score that was trained on labels
-        of another kind, such as a judge's.
+    recalibrate : move the mean answer of a band towards the accuracy of its rows, for a score that was trained on
+        labels of another kind, such as a judge's.
 
     Notes
     -----

@@ -134,6 +134,14 @@ def _lines(model: QACalibrator, evidence: dict[str, Any]) -> Iterator[tuple[str,
     yield "calibrated", f"{evidence['calibrated']:.2f}, the probability that the answer is correct"
     yield "interval", _interval(model, evidence)
     yield "group", _group(model, evidence["group"])
+    if evidence["group_low"] is not None:
+        yield (
+            "",
+            (
+                f"{evidence['group_low']:.2f} to {evidence['group_high']:.2f}: accuracy of all answers of this group "
+                f"({counted(evidence['group_rows'], 'row')}, at once with the interval)"
+            ),
+        )
     if evidence["unlike"] is not None:
         yield "unlike", f"{evidence['unlike']:.2f}: farther from the fit than {evidence['unlike']:.0%} of its rows"
     if evidence["decision"] is None:
@@ -152,12 +160,12 @@ def _interval(model: QACalibrator, evidence: dict[str, Any]) -> str:
     interval = f"{evidence['low']:.2f} to {evidence['high']:.2f}"
     if not evidence["rows"]:
         return f"{interval}: the fit had no such rows, so nothing is certified"
+    chance = f"{counted(evidence['rows'], 'row')}, with probability {100 * (1 - evidence['alpha']):.4g}%"
+    if evidence["source"] == "band":
+        return f"{interval}: accuracy, on average over answers with a similar probability ({chance})"
     answers = {"group": "answers in this group", "ancestor": "answers in a larger group", "root": "all answers"}
     score = "probability" if model.learned_score_ is not None else "stated confidence"
-    return (
-        f"{interval}: accuracy of {answers[evidence['source']]} with a similar {score} "
-        f"({counted(evidence['rows'], 'row')}, with probability {100 * (1 - evidence['alpha']):.4g}%)"
-    )
+    return f"{interval}: accuracy of {answers[evidence['source']]} with a similar {score} ({chance})"
 
 
 def _why(evidence: dict[str, Any]) -> Iterator[str]:
@@ -173,7 +181,7 @@ def _why(evidence: dict[str, Any]) -> Iterator[str]:
         "text": "the meaning of the text",
         "form": "its form (lengths, digits, ...)",
         "words": "its words",
-        STEP: "rounding to a step in the interval",
+        STEP: "moved into the interval",
     }
     yield ""
     yield f"{'Why':<36}{'logit':>8}  probability"

@@ -26,6 +26,7 @@ _CALIBRATORS = {
     "qa-binning": "QABinning",
     "hierarchical-scaling": "HierarchicalScaling",
     "tree-scaling": "TreeScaling",
+    "margin-binning": "MarginBinning",
     "step-binning": "StepBinning",
     "uniform-mass-binning": "UniformMassBinning",
     "scaling-binning": "ScalingBinning",
@@ -52,7 +53,8 @@ def run(
     calibrator: Annotated[
         str | None,
         typer.Option(
-            help="Calibration method. Default: a score trained on confidence and text, certified in steps; for "
+            help="Calibration method. Default: a score trained on confidence and text, certified by probability and by "
+            "group (margin-binning); step-binning certifies each probability within each group. For "
             f"--partition column:NAME, tree-binning. All methods: {', '.join(_CALIBRATORS)}."
         ),
     ] = None,
@@ -74,6 +76,10 @@ def run(
     ] = None,
     ties: options.TiesOption = "merge",
     alpha: Annotated[float, typer.Option(help="Probability that at least one interval of the model is wrong.")] = 0.1,
+    within: Annotated[
+        float | None,
+        typer.Option(help="Half-width that intervals should have: 0.1 gives more and finer intervals than 0.05."),
+    ] = None,
     tune: Annotated[
         str | None,
         typer.Option(
@@ -96,7 +102,8 @@ def run(
     train_share: Annotated[
         float | None,
         typer.Option(
-            help="Share of the questions that train groups and score: 0.8 (0.9 below 200 rows), 0.25 without a score."
+            help="Share of the questions that train the score: 0.9, with step-binning 0.8; without a score, the share "
+            "that makes groups: 0.25."
         ),
     ] = None,
     by: Annotated[
@@ -115,10 +122,9 @@ def run(
 ) -> None:
     """Train a model on labelled answers.
 
-    The rows need question, answer, confidence and correct. A column id keeps the rows of one question together. About
-    80% of the questions (90% below 200 rows) train a score on confidence and text; the others certify it. A group of
-    questions with enough certifying rows has its own intervals; a smaller group uses those of a larger group or of all
-    rows.
+    The rows need question, answer, confidence and correct. A column id keeps the rows of one question together. 90% of
+    the questions train a score on confidence and text. 30% of them fix bands of similar answers and groups, and the
+    other 70% certify these: how far off the answers of a band are on average, and how accurate those of a group are.
 
     \b
         qacal fit answers.parquet -o model
@@ -137,7 +143,7 @@ def run(
 
     options.require_apart(file, output, skip_bad_rows, certify, group_rows)
     options.require_folder(output)
-    for name, value in (("--alpha", alpha), ("--train-share", train_share)):
+    for name, value in (("--alpha", alpha), ("--within", within), ("--train-share", train_share)):
         if value is not None and not 0 < value < 1:
             raise typer.BadParameter(f"{name} is {value:g}; expected a number between 0 and 1.")
     if partition is not None:
@@ -154,8 +160,8 @@ def run(
 
         objective = options.chosen("--tune", tune, list(OBJECTIVES))
     ties = options.chosen("--ties", ties, ["merge", "jitter"])
-    if continuous and (calibrator is not None or ties != "merge"):
-        raise typer.BadParameter("--continuous outputs the score itself; leave out --calibrator and --ties.")
+    if continuous and (calibrator is not None or ties != "merge" or within is not None):
+        raise typer.BadParameter("--continuous outputs the score itself; leave out --calibrator, --ties and --within.")
     model = QACalibrator(
         embedder,
         partition,
@@ -172,7 +178,7 @@ def run(
     model.set_params(tune=objective)
     if not continuous:
         # The default calibrator, so that --alpha can be set on it.
-        model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties))
+        model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties, within))
     with options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression) as (rows, reading, progress):
         if by is None:
             inputs = FitInputs(rows, reading, group_rows, certify, allow_mixed)
@@ -208,7 +214,9 @@ def _calibrator(name: str) -> Calibrator:
     return calibrator
 
 
-def _with_settings(calibrator: Calibrator, points_per_bin: int | None, alpha: float, ties: str) -> Calibrator:
+def _with_settings(
+    calibrator: Calibrator, points_per_bin: int | None, alpha: float, ties: str, within: float | None
+) -> Calibrator:
     """Set the options of the command that a calibrator has; the others must be left at their defaults."""
     params = calibrator.get_params()
     name = next(name for name, kind in _CALIBRATORS.items() if kind == type(calibrator).__name__)
@@ -216,12 +224,14 @@ def _with_settings(calibrator: Calibrator, points_per_bin: int | None, alpha: fl
         raise typer.BadParameter(
             f"{name} does not count points per bin; leave out --points-per-bin, or use qa-binning."
         )
+    if within is not None and "within" not in params:
+        raise typer.BadParameter(f"{name} does not choose the width of its intervals; leave out --within.")
     if ties == "jitter" and "ties" not in params:
         raise typer.BadParameter(
             f"{name} does not divide equal confidences; leave out --ties, or use --calibrator qa-binning, "
             "scaling-qa-binning, uniform-mass-binning or scaling-binning."
         )
-    settings: dict[str, Any] = {"alpha": alpha, "ties": ties, "cross_fit": True}
+    settings: dict[str, Any] = {"alpha": alpha, "ties": ties, "cross_fit": True, "within": within}
     if points_per_bin is not None:
         settings["points_per_bin"] = points_per_bin
     return calibrator.set_params(**{name: value for name, value in settings.items() if name in params})
@@ -270,13 +280,14 @@ def _show_set(models: dict[Any, QACalibrator], by: str) -> None:
 
 def _cells(model: QACalibrator, has_losses: bool) -> list[str]:
     from qacal.calibrators.maps import BinMaps
+    from qacal.calibrators.margins import MarginMaps
 
     score, maps = model.learned_score_, model.calibrator_.maps_
     training = score.rows_ if score is not None and model.output == "certified" else 0
     tried = () if score is None else score.tried_
     losses = [trial.log_loss for trial in (*tried[:1], *(trial for trial in tried if trial.is_chosen))]
     shown = [f"{loss:.4f}" for loss in losses] or ["", ""]
-    bound = maps.median_error_bound() if isinstance(maps, BinMaps) else 0.5
+    bound = maps.median_error_bound() if isinstance(maps, BinMaps | MarginMaps) else 0.5
     return [
         f"{model.rows_ + training:,}",
         *(shown if has_losses else []),
@@ -289,6 +300,7 @@ def _to_dict(model: QACalibrator) -> dict[str, Any]:
     from dataclasses import asdict
 
     from qacal.calibrators.maps import BinMaps
+    from qacal.calibrators.margins import MarginMaps
     from qacal.metrics.evaluation import without_nan
     from qacal.model.summary import interval_readers
 
@@ -301,7 +313,14 @@ def _to_dict(model: QACalibrator) -> dict[str, Any]:
         "rows_learned_from": None if score is None else score.rows_,
         "tried": [] if score is None else [asdict(trial) for trial in score.tried_],
     }
-    if isinstance(maps, BinMaps):
+    if isinstance(maps, MarginMaps):
+        out |= {
+            "alpha": float(maps.certificate.alpha),
+            "median_epsilon_of_a_row": maps.median_error_bound(),
+            "bands": len(maps.below),
+            "median_half_width_of_a_group": maps.median_group_width(),
+        }
+    elif isinstance(maps, BinMaps):
         own, larger, all_rows = interval_readers(maps)
         out |= {"alpha": float(maps.certificate.alpha), "median_epsilon_of_a_row": maps.median_error_bound()}
         out["certificates"] = {"own": own, "of_a_larger_group": larger, "of_all_rows": all_rows}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.identity import Identity
-from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.margins import MarginBinning
+from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.step_binning import StepBinning
 from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeScaling
@@ -146,8 +146,8 @@ def _require_tunable(tune: str, score: LearnedScore | None, calibrator: Calibrat
             )
     elif isinstance(calibrator, MarginBinning | StepBinning):
         raise InputError(
-            f"{type(calibrator).__name__} needs a depth that is fixed before the fit; leave out --tune (in Python: tune), which "
-            "chooses one on the rows."
+            f"{type(calibrator).__name__} needs a depth that is fixed before the fit; leave out --tune (in Python: "
+            "tune), which chooses one on the rows."
         )
     if getattr(calibrator, "certificate", None) == "conditional" or getattr(calibrator, "ties", None) == "jitter":
         raise InputError(

@@ -16,7 +16,14 @@ import numpy as np
 
 from qacal.calibrators.margins import Cells, MarginBinning, plan_cells
 from qacal.errors import InputError
-from qacal.model.defaults import SHARE_OF_FIRST, cut_tree, default_pipeline, features_of, require_parameters, share_to_train
+from qacal.model.defaults import (
+    SHARE_OF_FIRST,
+    cut_tree,
+    default_pipeline,
+    features_of,
+    require_parameters,
+    share_to_train,
+)
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline, Progress
 from qacal.model.samples import CalibrationRows, Overview, PartitionSample, ScoreSample, ids_of
@@ -125,11 +132,11 @@ class Split:
 
     def makes_bands(self, ids: Hashes) -> Bools:
         """Return which questions train the first score."""
-        return self._part(ids) == 0
+        return np.asarray(self._part(ids) == 0)
 
     def is_held(self, ids: Hashes) -> Bools:
         """Return which questions train no score."""
-        return self._part(ids) == 2
+        return np.asarray(self._part(ids) == 2)
 
     def _part(self, ids: Hashes | None) -> Ints:
         """Return 0 for questions that train everything, 1 for those that train the score and certify, 2 for others."""
@@ -168,7 +175,7 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         if score is not None:
             pipeline = replace(pipeline, features=score.used, first=score.first)
             if isinstance(pipeline.calibrator, MarginBinning):
-                certifying = overviews[-1].rows
+                certifying = float(overviews[-1].rows)
                 if split.share is not None and split.share_of_first is not None:
                     certifying *= 1 - split.share * split.share_of_first
                 cells = _planned(pipeline, score, certifying)
@@ -329,7 +336,7 @@ def _train_on(
         part = split.for_training(batch)
         if not len(part):
             continue
-        vectors = pipeline.vectors.of(part) if needs_vectors else None
+        vectors: Any = pipeline.vectors.of(part) if needs_vectors else None
         if groups is not None and groups.reads_vectors:
             makers = np.isin(part.kept, split.for_groups(part).kept)
             groups.add_vectors(part.only(makers), vectors[makers])

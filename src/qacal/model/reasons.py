@@ -16,7 +16,7 @@ NEAREST = 3
 """The number of similar examples."""
 
 STATED, WORTH, STEP = "stated", "confidence", "step"
-"""Parts of an answer that are no signals: the stated confidence, what it is worth over all rows, and the step."""
+"""Parts of an answer that are no signals: stated confidence, its worth over all rows, the move into an interval."""
 
 
 def reasons(model: QACalibrator, batch: Batch, calibrated: float) -> dict[str, Any]:

@@ -267,9 +267,7 @@ class CalibrationRows:
         if batch.ids is not None and self._pipeline.calibrator.properties.counts_documents:
             options = {"n_blocks": DOCUMENTS} | options
         first = read.score if read.first is None else read.first
-        self._total = _sum(
-            self._total, Tally.of(first, batch.correct, groups=groups, ids=batch.ids, **options)
-        )
+        self._total = _sum(self._total, Tally.of(first, batch.correct, groups=groups, ids=batch.ids, **options))
         if self._pipeline.score is not None:
             self._stated = _sum(self._stated, Tally.of(batch.confidence, batch.correct, groups=groups))
         if read.first is not None and is_held is not None and batch.ids is not None:

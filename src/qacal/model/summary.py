@@ -9,6 +9,7 @@ import numpy as np
 
 from qacal.calibrators.base import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
 from qacal.calibrators.maps import BinMaps, known_groups
+from qacal.calibrators.margins import MarginMaps
 from qacal.calibrators.score.trials import CLEARLY, ColumnTrial
 from qacal.errors import counted
 from qacal.model.defaults import SHARE, SHARE_WITH_SCORE
@@ -28,7 +29,9 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     # A continuous score has no other rows than those that trained it.
     lines = [] if model.output == "continuous" and model.learned_score_ is not None else [_fitted(model)]
     lines += _tried(model)
-    if isinstance(maps, BinMaps):
+    if isinstance(maps, MarginMaps):
+        lines += _certified_margins(model, maps)
+    elif isinstance(maps, BinMaps):
         lines += [_certified(model, maps), *_certified_groups(model, maps, is_certified_apart)]
     elif model.rows_ < _FEW and model.learned_score_ is None:
         lines.append(f"With fewer than {_FEW} rows the calibration is unreliable.")
@@ -37,7 +40,7 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
 
 def _fitted(model: QACalibrator) -> str:
     groups = model.describe_groups()
-    verb = "certify" if isinstance(model.calibrator_.maps_, BinMaps) else "calibrate"
+    verb = "certify" if model.calibrator_.properties.is_certified else "calibrate"
     text = f"{counted(model.rows_, 'row')} {verb}"
     if len(groups) == 1:
         text += ", in one group"
@@ -96,6 +99,22 @@ def _column(trial: ColumnTrial) -> str:
         return f"Column {trial.name}: not used. By itself it {change}; {reason}."
     doubt = " That is suspiciously much: is it known before the answer is judged?" if trial.is_suspect else ""
     return f"Column {trial.name}: used. By itself it {change}.{doubt}"
+
+
+def _certified_margins(model: QACalibrator, maps: MarginMaps) -> list[str]:
+    """Return what is guaranteed by probability and by group."""
+    bands = int(np.count_nonzero(maps.cells.rows[: len(maps.below)]))
+    groups = len(maps.cells.rows) - len(maps.below)
+    documents = ", as documents, since ids repeat" if maps.certificate.is_by_document else ""
+    lines = [
+        f"Certified on {counted(model.rows_, 'row')}{documents}. With probability "
+        f"{100 * (1 - maps.certificate.alpha):.4g}%, all of this holds at once:",
+        f"   by probability: {counted(bands, 'band')} of similar answers. Their mean calibrated probability is within "
+        f"{maps.median_error_bound():.2f} of their accuracy.",
+    ]
+    if (width := maps.median_group_width()) is not None:
+        lines.append(f"   by group: {counted(groups, 'group')}. The accuracy of a group is known to ±{width:.2f}.")
+    return lines
 
 
 def _certified(model: QACalibrator, maps: BinMaps) -> str:

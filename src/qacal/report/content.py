@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from qacal.calibrators.maps import BinMaps
+from qacal.calibrators.margins import MarginMaps
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.evaluation import FITTED_ON, Evaluation, evaluate_rows, without_group, without_nan
 from qacal.metrics.scores import Doubt
@@ -119,10 +120,11 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
     maps, rule = model.calibrator_._fitted_maps(), model.decision_rule_
     groups = groups_of(gathered, evaluation, examples)
     promise, realised = None, None
-    if isinstance(maps, BinMaps):
-        promise, why_not = promise_of(gathered, maps), why_not_judged(gathered, maps)
+    if isinstance(maps, BinMaps | MarginMaps):
+        bins = maps.cells if isinstance(maps, MarginMaps) else maps
+        promise, why_not = promise_of(gathered, maps), why_not_judged(gathered, bins)
         if not why_not:
-            realised = realised_errors(maps, *(gathered.column(name) for name in ("bins", "levels", "correct", "ids")))
+            realised = realised_errors(bins, *(gathered.column(name) for name in ("bins", "levels", "correct", "ids")))
     else:
         why_not = (
             f"{type(model.calibrator_).__name__} answers without bins, so it has no intervals to test. The default "

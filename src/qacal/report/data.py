@@ -11,6 +11,7 @@ import numpy as np
 
 from qacal.calibrators.base import expit
 from qacal.calibrators.maps import BinMaps
+from qacal.calibrators.margins import MarginMaps
 from qacal.errors import InputError
 from qacal.experiment.sample import parts_by
 from qacal.metrics.evaluation import is_uneven, require_labels
@@ -192,7 +193,7 @@ class Gathered:
         maps = self.model.calibrator_._fitted_maps()
         pipeline = self.model.pipeline_
         read, groups = pipeline.inputs(batch, explains=True)
-        rows = pipeline.calibrator._rows(read.score, groups, batch.ids)
+        rows = pipeline.rows_of(read, groups, batch.ids)
         evidence = self.model._undecided(rows, batch.confidence, read.unlike)
         for name in self.signals:
             self._columns.add(**{f"signal {name}": read.parts.get(name, np.zeros(len(batch)))})
@@ -212,7 +213,10 @@ class Gathered:
             questions=None if batch.ids is None else batch.question_hashes(),
         )
         self.sources.update(evidence.source.tolist())
-        if isinstance(maps, BinMaps):
+        if isinstance(maps, MarginMaps):
+            levels = maps.cells.bins_by_level(rows)
+            self._columns.add(bins=levels[:, 0], levels=levels)
+        elif isinstance(maps, BinMaps):
             self._columns.add(bins=maps.bins_of(rows), levels=maps.bins_by_level(rows))
         if batch.question is not None and batch.answer is not None:
             self.has_texts = True

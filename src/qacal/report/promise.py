@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from qacal.calibrators.maps import BinMaps, deepest_level
+from qacal.calibrators.margins import MarginMaps
 from qacal.metrics.claims import GAMMA, Judged, judged
 from qacal.report.data import Gathered
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints
@@ -196,8 +197,17 @@ class Promise:
     is_by_document: bool
 
 
-def promise_of(gathered: Gathered, maps: BinMaps) -> Promise:
+def promise_of(gathered: Gathered, maps: BinMaps | MarginMaps) -> Promise:
     """Return what the bins of a model guarantee for these rows."""
+    if isinstance(maps, MarginMaps):
+        bounds = np.maximum(maps.below, maps.above)
+        return Promise(
+            alpha=float(maps.certificate.alpha),
+            rows=int(maps.cells.rows[: len(bounds)].sum()),
+            certified=float(np.median(bounds[gathered.column("bins")])),
+            largest=float(bounds.max()),
+            is_by_document=maps.certificate.is_by_document,
+        )
     root = int(maps.offset[1])
     # The bins of groups, if there are groups: the root's bins have the same rows again.
     first = root if len(maps.offset) > 2 else 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qacal.calibrators.maps import BinMaps
+from qacal.calibrators.margins import MarginMaps
 from qacal.calibrators.score import LearnedScore
 from qacal.errors import counted, some_of
 from qacal.metrics.evaluation import FITTED_ON
@@ -40,6 +41,7 @@ _METHODS = {
     "HierarchicalScaling": "a partially pooled curve for each group",
     "TreeScaling": "curves that follow a tree of groups",
     "TreeBinning": "curves that follow a tree of groups, in steps",
+    "MarginBinning": "the learned score, certified by probability and by group",
     "StepBinning": "steps of the learned score, each certified on other rows",
     "IsotonicCalibration": "the best increasing curve",
 }
@@ -139,6 +141,10 @@ def _groups(gathered: Gathered) -> Fact:
 
 def _maps(gathered: Gathered) -> Fact:
     maps = gathered.model.calibrator_._fitted_maps()
+    if isinstance(maps, MarginMaps):
+        bands, groups = len(maps.below), len(maps.cells.rows) - len(maps.below)
+        detail = f"all intervals hold at once with probability {percent(1 - maps.certificate.alpha)}"
+        return Fact("Intervals", f"{counted(bands, 'band')} of similar answers, {counted(groups, 'group')}", detail)
     if not isinstance(maps, BinMaps):
         return Fact("Corrections", "curves, without intervals")
     count = len(maps.offset) - 1
