@@ -125,6 +125,8 @@ def test_every_kind_of_field_comes_back():
     assert (back.label, back.labels, back.kind, back.share) == (value.label, value.labels, "b", 0.1)
     assert [type(label) for label in back.labels] == [str, int, float, bool, str]
     assert back.thresholds == {1: 0.5, "1": None}
+    whole = there_and_back(outer(share=1)).share
+    assert (whole, type(whole)) == (1.0, float)
     assert back.about == value.about
     assert back.part.predict([0.3]) == value.part.predict([0.3])
     plain, numbers = flatten(value, CLASSES)
@@ -506,7 +508,7 @@ def test_a_failure_removes_nothing_but_its_own_parts(tmp_path, monkeypatch):
     assert len(list((tmp_path / "model").iterdir())) == 2
 
 
-def test_what_a_killed_save_left_behind_is_removed_later(tmp_path):
+def test_what_a_killed_save_left_behind_is_removed_later(tmp_path, monkeypatch):
     save_turn(tmp_path / "model", 1, fitted(Identity()))
     old = [tmp_path / "model" / name for name in ("arrays-00000001", "0-00000001", ".model.json.new-00000001")]
     new = tmp_path / "model" / "arrays-00000002"
@@ -519,6 +521,18 @@ def test_what_a_killed_save_left_behind_is_removed_later(tmp_path):
     assert not any(path.exists() for path in old)
     # This one may be of somebody who is saving right now.
     assert new.exists()
+    replace, notes = os.replace, tmp_path / "model" / "notes.txt"
+
+    def replace_beside_notes(*paths):
+        notes.write_text("mine")
+        os.utime(notes, (0, 0))
+        replace(*paths)
+
+    monkeypatch.setattr(os, "replace", replace_beside_notes)
+    save_turn(tmp_path / "model", 2, fitted(Identity()))
+    monkeypatch.undo()
+    assert notes.read_text() == "mine"
+    notes.unlink()
     (tmp_path / "model" / MODEL).unlink()
     save_turn(tmp_path / "model", 3, fitted(Identity()))
     assert load_turn(tmp_path / "model").turn == 3
