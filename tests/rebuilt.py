@@ -8,5 +8,4 @@ from qacal.storage import flatten, unflatten
 
 def rebuilt(value: Any) -> Any:
     """Return the value from its plain data and arrays; raise if no fit can have made it."""
-    plain, arrays = flatten(value, CLASSES)
-    return unflatten(type(value), plain, arrays, CLASSES)
+    return unflatten(type(value), *flatten(value, CLASSES), CLASSES)

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from datetime import date
 from itertools import cycle, islice
 
 import numpy as np
@@ -262,6 +263,11 @@ def test_what_sql_and_json_cannot_hold_is_refused():
         model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=labels * 100)
         with pytest.raises(InputError, match="no equal in SQL"):
             to_sql(model)
+    for label in (date(2024, 1, 1), "\ud800", float("inf"), 10**5000):
+        groups[:] = [label, 1] * 100
+        model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=groups)
+        with pytest.raises(InputError, match=r"the export cannot be JSON: .* Convert groups to text"):
+            to_json(model)
     with pytest.raises(NotFittedError, match="call fit"):
         to_sql(QABinning())
     for column in ("", "\ud800", None):

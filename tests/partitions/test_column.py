@@ -101,10 +101,10 @@ def test_labels_are_in_the_order_of_their_counts():
 
 
 def test_text_and_numbers_stay_apart_in_a_file():
-    column = Column("subject").fit(["2", 2, "true", True, 0.5, "0.5", "ü", "\ud800"])
-    plain, arrays = flatten(column, [Column])
-    again = unflatten(Column, json.loads(json.dumps(plain, allow_nan=False)), arrays, [Column])
-    values = ["0.5", 0.5, "2", 2, "ü", "\ud800", None]
+    column = Column("subject").fit(["2", 2, "true", True, 0.5, "0.5", "ü"])
+    plain, numbers = flatten(column, [Column])
+    again = unflatten(Column, json.loads(json.dumps(plain, allow_nan=False)), numbers, [Column])
+    values = ["0.5", 0.5, "2", 2, "ü", None]
     assert again.assign(values).tolist() == column.assign(values).tolist() == values
 
 

@@ -63,15 +63,14 @@ def leaves(groups):
 
 def written(partition):
     """Return what is saved of a partition as bytes."""
-    plain, arrays = flatten(partition, CLASSES)
-    return json.dumps(plain, allow_nan=False), {name: (a.dtype.str, a.shape, a.tobytes()) for name, a in arrays.items()}
+    plain, numbers = flatten(partition, CLASSES)
+    return json.dumps(plain, allow_nan=False), numbers
 
 
 def loaded(partition):
     """Return the partition after a way through JSON and bytes."""
-    plain, arrays = flatten(partition, CLASSES)
-    plain = json.loads(json.dumps(plain, allow_nan=False))
-    return unflatten(Partition, plain, {name: array.copy() for name, array in arrays.items()}, CLASSES)
+    text, numbers = written(partition)
+    return unflatten(Partition, json.loads(text), numbers, CLASSES)
 
 
 @every_saved_partition

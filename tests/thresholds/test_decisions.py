@@ -59,8 +59,8 @@ names = st.text(max_size=5) | st.integers(-5, 5) | st.floats(0.5, 0.7)
 @given(thresholds, st.none() | st.dictionaries(names, thresholds, max_size=3))
 def test_a_rule_comes_back(threshold, groups):
     rule = DecisionRule(threshold, groups, {"kind": "certified", "accuracy": 0.9})
-    plain, arrays = flatten(rule)
-    assert unflatten(DecisionRule, json.loads(json.dumps(plain)), arrays) == rule
+    plain, numbers = flatten(rule)
+    assert unflatten(DecisionRule, json.loads(json.dumps(plain)), numbers) == rule
 
 
 RULE = flatten(DecisionRule(None, {"law": 0.5, "art": None}))[0]
@@ -75,7 +75,7 @@ RULE = flatten(DecisionRule(None, {"law": 0.5, "art": None}))[0]
         {**RULE, "threshold": "0.8"},
         {**RULE, "threshold": 1.5},
         {**RULE, "threshold": True},
-        {**RULE, "groups": {"law": 0.8}},
+        {**RULE, "groups": {"law": "0.8"}},
         {**RULE, "groups": [["law"]]},
         {**RULE, "groups": [["law", 0.5], ["law", 0.6]]},
         {**RULE, "groups": [[["law"], 0.5]]},
@@ -89,7 +89,7 @@ RULE = flatten(DecisionRule(None, {"law": 0.5, "art": None}))[0]
 )
 def test_content_that_is_no_rule_is_refused(plain):
     with pytest.raises(InputError):
-        unflatten(DecisionRule, plain, {})
+        unflatten(DecisionRule, plain, b"")
 
 
 def memory():
@@ -98,8 +98,8 @@ def memory():
 
 
 def test_a_memory_comes_back():
-    plain, arrays = flatten(memory())
-    back = unflatten(FitRecord, json.loads(json.dumps(plain)), arrays)
+    plain, numbers = flatten(memory())
+    back = unflatten(FitRecord, json.loads(json.dumps(plain)), numbers)
     assert {*back.groups} == {"law", "art"}
     assert back.outlooks().expected("law").rows.sum() == pytest.approx(2 + 20)
     assert back.outlooks().expected("chess").rows.sum() == pytest.approx(20)

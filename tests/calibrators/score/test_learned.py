@@ -247,8 +247,8 @@ def test_saved_scores_come_back_as_they_were():
         (curved(), rows),
         (LearnedScore().fit(rows, y, ids=np.zeros(400, dtype=int)), rows),
     ):
-        plain, arrays = flatten(fitted, [LearnedScore])
-        again = unflatten(LearnedScore, json.loads(json.dumps(plain, allow_nan=False)), arrays, [LearnedScore])
+        plain, numbers = flatten(fitted, [LearnedScore])
+        again = unflatten(LearnedScore, json.loads(json.dumps(plain, allow_nan=False)), numbers, [LearnedScore])
         np.testing.assert_array_equal(again.predict(asked), fitted.predict(asked))
         assert (again.tried_, again.chosen, again.rows_) == (fitted.tried_, fitted.chosen, fitted.rows_)
         assert again._needs == fitted._needs
