@@ -233,9 +233,8 @@ def skipping(
     reading: Reading, skip_bad_rows: Path | None, max_bad: float, bad_rows_are: str = "left out"
 ) -> Iterator[Reading]:
     """Yield how to read rows; with `skip_bad_rows`, write bad rows to that file, even if there are too many."""
-    from qacal.records.bad_rows import BadRows
-    from qacal.records.outputs import atomic_file
-    from qacal.records.writers import json_line
+    from qacal.records.reading import BadRows
+    from qacal.records.writers import atomic_file, json_line
 
     if skip_bad_rows is None:
         yield reading
@@ -259,7 +258,7 @@ def skipping(
 
 def _require_bad_rows(skip_bad_rows: Path) -> None:
     """Raise if the file exists and does not have bad rows: users may pass the file of rows by mistake."""
-    from qacal.records.outputs import is_stream
+    from qacal.records.writers import is_stream
 
     if is_stream(skip_bad_rows) or not skip_bad_rows.is_file():
         return
@@ -358,8 +357,7 @@ def json_text(value: Any) -> str:
 
 def open_output(output: str, rows: File) -> AbstractContextManager[Writer]:
     """Return a writer in the format of the input; Parquet is not printed on a terminal."""
-    from qacal.records.outputs import is_standard_output
-    from qacal.records.writers import writing
+    from qacal.records.writers import is_standard_output, writing
 
     is_shown = is_standard_output(output) and sys.stdout.isatty()
     return writing(output, "jsonl" if is_shown and rows.format == "parquet" else rows.format, rows.separator())
@@ -367,7 +365,7 @@ def open_output(output: str, rows: File) -> AbstractContextManager[Writer]:
 
 def require_free_output(json: bool, output: str) -> None:
     """Raise if both --json and the rows would go to standard output."""
-    from qacal.records.outputs import is_standard_output
+    from qacal.records.writers import is_standard_output
 
     if json and is_standard_output(output):
         raise typer.BadParameter(f"--json writes to standard output, and so would -o {output}; name a file with -o.")
@@ -375,7 +373,7 @@ def require_free_output(json: bool, output: str) -> None:
 
 def require_apart(*paths: str | Path | None) -> None:
     """Raise if a file is named twice; devices and pipes are allowed."""
-    from qacal.records.outputs import is_stream
+    from qacal.records.writers import is_stream
 
     files = [Path(path).resolve() for path in paths if path is not None and not is_stream(path)]
     for path in files:
@@ -394,8 +392,7 @@ def require_folder(path: str) -> None:
 
 def require_writable(path: str) -> None:
     """Raise early if an output cannot be written."""
-    from qacal.records.outputs import is_stream
-    from qacal.records.writers import output_format
+    from qacal.records.writers import is_stream, output_format
 
     output_format(path, "jsonl")
     if not is_stream(path):

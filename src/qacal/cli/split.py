@@ -105,8 +105,7 @@ def _with_questions(rows: File, reading: Reading) -> Iterator[tuple[Table, list[
     """Yield the rows in batches, each with the ids of its questions (or their texts)."""
     import numpy as np
 
-    from qacal.records.columns import listed
-    from qacal.records.messages import asked_in, may_be_chat
+    from qacal.records.columns import asked_in, listed, may_be_chat
     from qacal.records.reading import tables_of
     from qacal.tally.arrays import is_missing
 

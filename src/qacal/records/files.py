@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import shutil
 import tempfile
 from collections import Counter
@@ -18,9 +17,8 @@ from typing import IO, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records.file_options import ESCAPED, encoding_problem, largest_row, opened_text, too_large
-from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault, FrameTable, ObjectTable, Table, require_polars
+from qacal.records.text_files import ESCAPED, JsonDocument, encoding_problem, largest_row, opened_text, too_large
 
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -61,50 +59,6 @@ def format_of(path: str | Path) -> str:
     if format_ is None or (format_ == "parquet" and str(path).lower().endswith(".gz")):
         raise InputError(f"{path}: cannot tell the format; expected a name ending in {_ENDINGS}.")
     return format_
-
-
-def ending_of(file: str) -> str:
-    """Return the ending of a file's name; .parquet for standard input.
-
-    >>> ending_of("answers.csv.gz"), ending_of("-")
-    ('.csv.gz', '.parquet')
-    """
-    return "".join(Path(file).suffixes[-2 if file.lower().endswith(".gz") else -1 :]) or ".parquet"
-
-
-def split_names(file: str) -> tuple[str, str]:
-    """Return free names in the current folder for the training and the held-out part of a file.
-
-    >>> split_names("answers.csv")
-    ('train.csv', 'test.csv')
-    """
-    ending = ending_of(file)
-    stem = Path(file).name.removesuffix(ending)
-    candidates = chain(("", f"{stem}_"), (f"{stem}_{number}_" for number in count(2)))
-    names = ((f"{start}train{ending}", f"{start}test{ending}") for start in candidates)
-    return next(pair for pair in names if not any(Path(name).exists() for name in pair))
-
-
-def free_name(name: str) -> str:
-    """Return a name in the current folder that no file has: this one, or this one with a number.
-
-    >>> free_name("bad.jsonl")
-    'bad.jsonl'
-    """
-    ending = ending_of(name)
-    numbered = (f"{name.removesuffix(ending)}_{number}{ending}" for number in count(2))
-    return next(one for one in chain((name,), numbered) if not Path(one).exists())
-
-
-def held_out_name(file: str) -> str | None:
-    """Return the name of the held-out part of a training file; None if the name of the file does not have "train".
-
-    >>> held_out_name("data/names_train.csv"), held_out_name("constraints.csv")
-    ('data/names_test.csv', None)
-    """
-    path = Path(file)
-    name, changes = re.subn(r"(?<![a-z])train(?![a-z])", "test", path.name)
-    return str(path.with_name(name)) if changes else None
 
 
 @dataclass(frozen=True)

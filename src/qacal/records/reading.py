@@ -8,18 +8,18 @@ fault names file, line, column, value and remedy, and the caller decides whether
 
 from __future__ import annotations
 
-import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from qacal.errors import InputError, QacalWarning, some_of
+from qacal.errors import BadRowsError, InputError, some_of
 from qacal.parameters import is_number, require_kind, shown
-from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import (
     KNOWN,
     PROVENANCE,
@@ -32,13 +32,13 @@ from qacal.records.columns import (
 from qacal.records.files import OnFault, open_file, refuse
 from qacal.records.table import Fault, Table, as_table
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints, is_missing
-from qacal.tally.ids import combined, id_hashes, surplus
+from qacal.tally.ids import combined, id_hashes
 
 if TYPE_CHECKING:
     import polars as pl
 
-COPIED = "the same question, answer, confidence and label, by the same LLM"
-REMOVE_COPIES = "Remove the copies if rows were stored twice; keep them if the LLM was asked several times."
+MAX_BAD = 0.2
+"""Reading stops if a larger share of the rows is bad; the default."""
 
 
 class Source(Protocol):
@@ -392,22 +392,87 @@ class _Rereadable:
         return read(self.source, self.reading, **self.needs)
 
 
-def copies_among(rows: Sequence[Hashes | None]) -> str:
-    """Return how many rows are exact copies of earlier ones, and what to do about them; empty without copies.
+@dataclass(frozen=True)
+class Reason:
+    """One kind of bad row: its count and the first example."""
 
-    rows : :meth:`Batch.row_hashes` of all batches.
+    kind: str
+    count: int
+    example: Fault
+
+
+class BadRows:
+    """Counts bad rows by reason. Pass one as `on_fault`; a row that is read again counts once.
+
+    on_fault : called once with each bad row.
+
+    >>> bad = BadRows()
+    >>> for line, value in enumerate((85, 90, "high"), 1):
+    ...     kind = "confidence in words" if isinstance(value, str) else "confidence above 1"
+    ...     bad(Fault("a.csv", f"line {line}", f"confidence is {value!r}.", kind=kind))
+    >>> bad.add_rows("a.csv", 10)
+    >>> print(bad)
+    3 of 10 rows (30%)
+      2: confidence above 1, such as a.csv line 1: confidence is 85.
+      1: confidence in words, such as a.csv line 3: confidence is 'high'.
     """
-    hashes = [batch for batch in rows if batch is not None]
-    copies = surplus(np.concatenate(hashes)) if hashes else 0
-    if not copies:
-        return ""
-    are = "is an exact copy of an earlier row" if copies == 1 else "are exact copies of earlier rows"
-    total = f"{sum(map(len, hashes)):,}"
-    return f"{copies:,} of {total} rows {are} ({COPIED}) and count as further rows of one question. {REMOVE_COPIES}"
 
+    def __init__(self, on_fault: OnFault | None = None) -> None:
+        self._on_fault = on_fault
+        self._places: set[tuple[str, str]] = set()
+        self._counts: Counter[str] = Counter()
+        self._examples: dict[str, Fault] = {}
+        self._rows: Counter[str] = Counter()
 
-def warn_of_copies(rows: Sequence[Hashes | None], prefix: str = "") -> None:
-    """Warn (:class:`~qacal.QacalWarning`) about exact copies; `prefix` opens the warning, such as "model gpt-4: "."""
-    message = copies_among(rows)
-    if message:
-        warnings.warn(f"{prefix}{message}", QacalWarning, stacklevel=2)
+    def __call__(self, fault: Fault) -> None:
+        if (fault.origin, fault.place) in self._places:
+            return
+        if self._on_fault is not None:
+            self._on_fault(fault)
+        self._places.add((fault.origin, fault.place))
+        self._counts[fault.kind] += 1
+        self._examples.setdefault(fault.kind, fault)
+
+    def add_unread(self, fault: Fault) -> None:
+        """Count a bad row that is in no table, such as a line that is not JSON."""
+        self.add_rows(fault.origin, 1)
+        self(fault)
+
+    def add_rows(self, origin: str, count: int) -> None:
+        """Count rows, good and bad."""
+        self._rows[origin] += count
+
+    def take_rows(self, other: BadRows) -> None:
+        """Take over the row counts of one pass over the rows; a file may be read several times."""
+        self._rows |= other._rows
+
+    @property
+    def count(self) -> int:
+        return len(self._places)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows, good and bad, in all that was read to the end."""
+        return self._rows.total()
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """The kinds of bad rows, the most frequent first."""
+        return [Reason(kind, count, self._examples[kind]) for kind, count in self._counts.most_common()]
+
+    def require(self, max_bad: float) -> None:
+        """Raise if more than this share of the rows is bad, or all of them."""
+        if self.count and self.count >= self.rows:
+            raise BadRowsError(f"No row can be used: {self}")
+        if self.count > max_bad * self.rows + 1e-6:
+            enough = ceil(100 * self.count / self.rows) / 100
+            raise BadRowsError(
+                f"Too many rows cannot be used: {self}\nFix them, or go on without them: --max-bad {enough:g} "
+                f"(in Python: max_bad={enough:g}). Up to {max_bad:.0%} may be bad now."
+            )
+
+    def __str__(self) -> str:
+        share = self.count / max(self.rows, 1)
+        percent = "under 1%" if 0 < share < 0.005 else f"{share:.0%}"
+        lines = [f"{self.count:,} of {self.rows:,} rows ({percent})"]
+        return "\n".join(lines + [f"  {one.count:,}: {one.kind}, such as {one.example}" for one in self.reasons])
