@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,15 +21,7 @@ import numpy as np
 
 from qacal.errors import BadRowsError, InputError, some_of
 from qacal.parameters import is_number, require_kind, shown
-from qacal.records.columns import (
-    KNOWN,
-    PROVENANCE,
-    Checks,
-    Percents,
-    expression_key,
-    listed,
-    require_expressions,
-)
+from qacal.records.columns import KNOWN, PROVENANCE, Checks, Percents, expression_key, listed, require_expressions
 from qacal.records.files import OnFault, open_file, refuse
 from qacal.records.table import Fault, Table, as_table
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints, is_missing
@@ -39,6 +32,7 @@ if TYPE_CHECKING:
 
 MAX_BAD = 0.2
 """Reading stops if a larger share of the rows is bad; the default."""
+_NAMES = 'names of columns, such as {"confidence": "score"}'
 
 
 class Source(Protocol):
@@ -73,11 +67,6 @@ def is_records(records: Any) -> bool:
     )
 
 
-def require_names(columns: Any) -> None:
-    """Raise unless `columns` is a mapping of columns to their names."""
-    require_kind(columns, Mapping, "columns", 'names of columns, such as {"confidence": "score"}')
-
-
 @dataclass(frozen=True)
 class Reading:
     """How to read records.
@@ -98,7 +87,7 @@ class Reading:
     assumes_percent: bool = False
 
     def __post_init__(self) -> None:
-        require_names(self.columns)
+        require_kind(self.columns, Mapping, "columns", _NAMES)
         unknown = sorted(set(self.columns) - set(KNOWN))
         if unknown:
             raise InputError(f"there is no column {unknown[0]!r} to map; expected one of {', '.join(KNOWN)}.")
@@ -143,7 +132,7 @@ class ReadAs:
 
         columns, percent : what the caller says; it takes precedence.
         """
-        require_names(columns)
+        require_kind(columns, Mapping, "columns", _NAMES)
         mapped = {column: name for column, name in self.columns.items() if name in names} | {**(columns or {})}
         is_same = mapped.get("confidence", "confidence") == self.columns.get("confidence", "confidence")
         return mapped, (self.percent and is_same) if percent is None else percent
@@ -176,18 +165,12 @@ class Batch:
         """Return some of the rows."""
         if keep.all():
             return self
-        rows = np.flatnonzero(keep).tolist()
-        return replace(
-            self,
-            table=self.table.only(keep),
-            confidence=self.confidence[keep],
-            correct=None if self.correct is None else self.correct[keep],
-            question=None if self.question is None else [self.question[row] for row in rows],
-            asked=None if self.asked is None else [self.asked[row] for row in rows],
-            answer=None if self.answer is None else [self.answer[row] for row in rows],
-            ids=None if self.ids is None else self.ids[keep],
-            kept=self.kept[keep],
-        )
+        columns: dict[str, Any] = {"table": self.table.only(keep)}
+        for name in ("confidence", "correct", "question", "asked", "answer", "ids", "kept"):
+            values = getattr(self, name)
+            is_list = isinstance(values, list)
+            columns[name] = None if values is None else list(compress(values, keep)) if is_list else values[keep]
+        return replace(self, **columns)
 
     def question_hashes(self) -> Hashes:
         """Return the hashes of the questions' texts, which identify rows without ids; zeros without texts."""
@@ -215,10 +198,9 @@ class Batch:
         # Neither drop nor rename on the frame: these need threads, which a forked child does not have.
         columns = [column.alias(prefix + column.name) for column in evidence if column.name != "confidence"]
         if len(self) < len(self.whole):
-            row_of: list[int | None] = [None] * len(self.whole)
-            for row, place in enumerate(self.kept.tolist()):
-                row_of[place] = row
-            columns = [column.gather(pl.Series(row_of, dtype=pl.UInt32)) for column in columns]
+            row_of = dict(zip(self.kept.tolist(), range(len(self)), strict=True))
+            rows = pl.Series(map(row_of.get, range(len(self.whole))), dtype=pl.UInt32)
+            columns = [column.gather(rows) for column in columns]
         taken = [column.name for column in columns if column.name in self.table.names]
         if taken:
             is_calibrated = f"{prefix}calibrated" in taken and len(taken) > 1
@@ -329,13 +311,12 @@ def read(
             table.require(name, f"--column {column}={name} (in Python: columns) asks for it.")
         checks = Checks(table, reading.columns, counting.on_fault, words)
         confidence = checks.numbers("confidence", top) if needs_confidence else np.zeros(len(table))
-        correct = question = asked = answer = None
-        # To ask for a column may read the whole file, so it comes last.
-        if needs_labels:
-            correct = checks.numbers("correct", 1.0)
+        correct = checks.numbers("correct", 1.0) if needs_labels else None
+        question = asked = answer = None
         for column, most in (numbers or {}).items():
             if reading.has(column, table.names):
                 checks.numbers(column, most, may_miss=True)
+        # To ask for a column may read the whole file, so it comes last.
         if needs_text or table.has(reading.name("question")):
             # An empty question can be calibrated, but a fit learns nothing from it.
             may_be_empty = not needs_labels or (not needs_text and needs_ids)
@@ -346,14 +327,16 @@ def read(
         hashes = None
         if ids is not None and len(table):
             # An invalid id cannot be hashed; its row is left out below.
-            valid = [value if is_good else 0 for value, is_good in zip(ids, checks.is_good.tolist(), strict=True)]
+            is_good = checks.is_good.tolist()
+            valid = ids if all(is_good) else [id_ if good else 0 for id_, good in zip(ids, is_good, strict=True)]
             hashes = id_hashes(valid, len(table))
         rows = np.arange(len(table))
         whole = Batch(table, confidence / top, correct, question, asked, answer, hashes, counting, table, rows)
         batch = whole.only(checks.is_good)
         if len(batch) or keeps_bad:
             n_rows += len(batch)
-            percents.add(batch.confidence)
+            if reading.percent:
+                percents.add(batch.confidence)
             yield batch
     if not n_rows:
         raise InputError("there are no rows to use: the records are empty, or every row was left out.")
@@ -462,7 +445,9 @@ class BadRows:
 
     def require(self, max_bad: float) -> None:
         """Raise if more than this share of the rows is bad, or all of them."""
-        if self.count and self.count >= self.rows:
+        if not self._places:
+            return
+        if self.count >= self.rows:
             raise BadRowsError(f"No row can be used: {self}")
         if self.count > max_bad * self.rows + 1e-6:
             enough = ceil(100 * self.count / self.rows) / 100

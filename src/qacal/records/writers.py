@@ -226,10 +226,18 @@ def plain_errors() -> Iterator[None]:
         raise OSError(int(code[1]), os.strerror(int(code[1]))) from None
 
 
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
+
+
+# json.dumps would make an encoder for each row.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=_plain, allow_nan=False)
+
+
 def json_line(row: dict[str, Any]) -> bytes:
     """Return a row as one line of JSON."""
     try:
-        text = json.dumps(row, ensure_ascii=False, default=_plain, allow_nan=False)
+        text = _ENCODER.encode(row)
     except ValueError:  # JSON has no NaN and no infinity
         text = json.dumps(finite(row), ensure_ascii=False, default=_plain)
     try:
@@ -245,12 +253,6 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(inner) for inner in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    return str(value)
 
 
 def _cell(value: Any, has_commas: bool) -> Any:
