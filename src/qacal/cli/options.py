@@ -357,17 +357,17 @@ def json_text(value: Any) -> str:
 
 def open_output(output: str, rows: File) -> AbstractContextManager[Writer]:
     """Return a writer in the format of the input; Parquet is not printed on a terminal."""
-    from qacal.records.writers import is_standard_output, writing
+    from qacal.records.writers import descriptor_of, writing
 
-    is_shown = is_standard_output(output) and sys.stdout.isatty()
+    is_shown = descriptor_of(output) == 1 and sys.stdout.isatty()
     return writing(output, "jsonl" if is_shown and rows.format == "parquet" else rows.format, rows.separator())
 
 
 def require_free_output(json: bool, output: str) -> None:
     """Raise if both --json and the rows would go to standard output."""
-    from qacal.records.writers import is_standard_output
+    from qacal.records.writers import descriptor_of
 
-    if json and is_standard_output(output):
+    if json and descriptor_of(output) == 1:
         raise typer.BadParameter(f"--json writes to standard output, and so would -o {output}; name a file with -o.")
 
 

@@ -252,13 +252,11 @@ class Checks:
 
     def _column(self, column: str) -> Any:
         name = self._names.get(column, column)
-        remedy = ""
-        if column in KNOWN and name not in self._table.names:
+        if name not in self._table.names:
             alike = {other.strip().lower(): other for other in self._table.names}
             similar = alike.get(next(iter(get_close_matches(column, alike, 1, 0.75)), ""), "NAME")
-            remedy = f"--column {column}={similar} (in Python: columns={{{column!r}: {similar!r}}})"
-            remedy = f"If it has another name here, pass {remedy}."
-        self._table.require(name, remedy)
+            option = f"--column {column}={similar} (in Python: columns={{{column!r}: {similar!r}}})"
+            self._table.require(name, f"If it has another name here, pass {option}." if column in KNOWN else "")
         return self._table.column(name)
 
     def _number_problem(self, column: str, value: Any, most: float, numbers: Floats) -> tuple[str, str]:

@@ -210,7 +210,7 @@ class Batch:
                 '--prefix qacal_ (in Python: prefix="qacal_").'
             )
         most = {self.reading.name("confidence"): 100.0 if self.reading.percent else 1.0}
-        return self.whole.with_numbers(most | {self.reading.name("correct"): 1.0}).extended(pl.DataFrame(columns))
+        return self.whole.extended(pl.DataFrame(columns), most | {self.reading.name("correct"): 1.0})
 
     def column(self, name: str) -> Any:
         """Return any column, as the table has it."""
@@ -384,6 +384,7 @@ class Reason:
     example: Fault
 
 
+@dataclass(eq=False)
 class BadRows:
     """Counts bad rows by reason. Pass one as `on_fault`; a row that is read again counts once.
 
@@ -400,18 +401,17 @@ class BadRows:
       1: confidence in words, such as a.csv line 3: confidence is 'high'.
     """
 
-    def __init__(self, on_fault: OnFault | None = None) -> None:
-        self._on_fault = on_fault
-        self._places: set[tuple[str, str]] = set()
-        self._counts: Counter[str] = Counter()
-        self._examples: dict[str, Fault] = {}
-        self._rows: Counter[str] = Counter()
+    on_fault: OnFault | None = None
+    _places: set[tuple[str, str]] = field(default_factory=set, init=False, repr=False)
+    _counts: Counter[str] = field(default_factory=Counter, init=False, repr=False)
+    _examples: dict[str, Fault] = field(default_factory=dict, init=False, repr=False)
+    _rows: Counter[str] = field(default_factory=Counter, init=False, repr=False)
 
     def __call__(self, fault: Fault) -> None:
         if (fault.origin, fault.place) in self._places:
             return
-        if self._on_fault is not None:
-            self._on_fault(fault)
+        if self.on_fault is not None:
+            self.on_fault(fault)
         self._places.add((fault.origin, fault.place))
         self._counts[fault.kind] += 1
         self._examples.setdefault(fault.kind, fault)

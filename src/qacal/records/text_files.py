@@ -108,8 +108,12 @@ def opened_text(path: Path, name: str | None = None, errors: str = "strict") -> 
     if stream.peek(2)[:2] == b"\x1f\x8b":
         stream = io.BufferedReader(_Unpacked(stream, path.stat().st_size, name or str(path)))
     encoding = _current.get().encoding
-    wide = None if encoding is not None else _wide_encoding(stream.peek(_SAMPLE)[:_SAMPLE])
-    if wide is not None:
+    start = stream.peek(_SAMPLE)[:_SAMPLE]
+    even, odd = start[::2].count(0), start[1::2].count(0)
+    has_mark = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    # Text with two bytes a character has many zeros, most of them in every other place.
+    if encoding is None and (has_mark or (len(start) >= 4 and max(even, odd) > len(start) / 4)):
+        wide = "UTF-16" if has_mark else "UTF-16-BE" if even > odd else "UTF-16-LE"
         stream.close()
         raise EncodingError(f"{name or path} is {wide} text; expected UTF-8. {OTHER_ENCODING.format(wide.lower())}")
     with io.TextIOWrapper(stream, encoding or "utf-8", errors, newline="") as text:
@@ -123,16 +127,6 @@ def encoding_problem() -> str:
     """Return the message about text in another encoding than expected, after "the line" or the name of a file."""
     encoding = _current.get().encoding
     return f"is not UTF-8 text; {NOT_UTF8}" if encoding is None else f"cannot be read as {encoding}."
-
-
-def _wide_encoding(start: bytes) -> str | None:
-    """Return the encoding of text with two bytes a character; None for other text."""
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "UTF-16"
-    even, odd = start[::2].count(0), start[1::2].count(0)
-    if max(even, odd) <= len(start) / 4 or len(start) < 4:
-        return None
-    return "UTF-16-BE" if even > odd else "UTF-16-LE"
 
 
 class _Unpacked(io.RawIOBase):

@@ -15,6 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from io import BufferedIOBase
 from itertools import chain, count, islice
 from pathlib import Path
@@ -135,80 +136,88 @@ def _writer(temporary: Path, path: str | Path, like: str, separator: str) -> Ite
             writer.finish()
 
 
+@dataclass
 class _JsonWriter(Writer):
-    def __init__(self, file: BufferedIOBase) -> None:
-        self._file = file
+    file: BufferedIOBase
 
     def write(self, table: Table) -> None:
-        self._file.writelines(json_line(row) for row in table.rows(typed=True))
+        self.file.writelines(json_line(row) for row in table.rows(typed=True))
 
 
-class _JsonListWriter(_JsonWriter):
+@dataclass
+class _JsonListWriter(Writer):
     """Writes a list with one object on each line."""
 
-    _before = b"["
+    file: BufferedIOBase
+    before: bytes = b"["
 
     def write(self, table: Table) -> None:
         for row in table.rows(typed=True):
-            self._file.write(self._before + b"\n" + json_line(row).rstrip(b"\n"))
-            self._before = b","
+            self.file.write(self.before + b"\n" + json_line(row).rstrip(b"\n"))
+            self.before = b","
 
     def finish(self) -> None:
-        self._file.write(b"\n]\n" if self._before == b"," else b"[]\n")
+        self.file.write(b"\n]\n" if self.before == b"," else b"[]\n")
 
 
 class _CsvWriter(Writer):
     def __init__(self, file: BufferedIOBase, separator: str) -> None:
         self._file = file
+        lines: Any = SimpleNamespace(write=self._write_line)
+        # The csv module quotes a carriage return only if lines end in one.
+        self._csv = csv.writer(lines, lineterminator="\r\n", delimiter=separator)
         self._separator = separator
-        self._rows: Any = None
+        self._names: list[str] = []
         self._has_commas = False
 
     def write(self, table: Table) -> None:
-        if self._rows is None:
-            lines: Any = SimpleNamespace(write=self._write_line)
-            # The csv module quotes a carriage return only if lines end in one.
-            self._rows = csv.DictWriter(lines, table.names, lineterminator="\r\n", delimiter=self._separator)
-            self._rows.writeheader()
+        rows = list(table.rows())
+        if not self._names:
+            self._names = table.names
+            self._csv.writerow(self._names)
             # Only columns of numbers tell whether the file has decimal commas: an answer may be 1,234.
-            numbers = [value for row in table.rows() for value in map(row.get, table.number_columns) if value]
+            numbers = [value for row in rows for value in map(row.get, table.number_columns) if value]
             has_points = any("." in str(value) for value in numbers)
             has_commas = any(isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value) for value in numbers)
             self._has_commas = self._separator != "," and has_commas and not has_points
-        for row in table.rows():
-            try:
-                self._rows.writerow({name: _cell(value, self._has_commas) for name, value in row.items()})
-            except ValueError as error:
-                raise InputError(f"{table.origin}: a row has columns that the first rows lack: {error}.") from None
+        if further := {*table.names} - {*self._names}:
+            names = ", ".join(sorted(further))
+            raise InputError(f"{table.origin}: a row has columns that the first rows lack: {names}.")
+        columns = []
+        for name in self._names:
+            values = [row.get(name) for row in rows]
+            is_plain = {*map(type, values)} <= {str, int, bool, type(None)}
+            columns.append(values if is_plain else [_cell(value, self._has_commas) for value in values])
+        self._csv.writerows(zip(*columns, strict=True))
 
     def _write_line(self, line: str) -> None:
         self._file.write(line.removesuffix("\r\n").encode("utf-8", "surrogatepass") + b"\n")
 
 
+@dataclass
 class _ParquetWriter(Writer):
     """Writes each batch as a part, and joins the parts at the end without holding them in memory."""
 
-    def __init__(self, path: Path, parts: Path) -> None:
-        self._path = path
-        self._folder = parts
-        self._parts: list[Path] = []
+    path: Path
+    folder: Path
+    parts: list[Path] = field(default_factory=list)
 
     def write(self, table: Table) -> None:
-        self._parts.append(self._folder / f"{len(self._parts)}.parquet")
+        self.parts.append(self.folder / f"{len(self.parts)}.parquet")
         with plain_errors():
-            table.frame().write_parquet(self._parts[-1])
+            table.frame().write_parquet(self.parts[-1])
 
     def finish(self) -> None:
         import polars as pl
 
         with plain_errors():
-            if not self._parts:
-                pl.DataFrame().write_parquet(self._path)
-            elif len(self._parts) == 1:
-                shutil.copyfile(self._parts[0], self._path)
+            if not self.parts:
+                pl.DataFrame().write_parquet(self.path)
+            elif len(self.parts) == 1:
+                shutil.copyfile(self.parts[0], self.path)
             else:
-                pl.concat([pl.scan_parquet(part) for part in self._parts], how="diagonal_relaxed").sink_parquet(
-                    self._path
+                pl.concat([pl.scan_parquet(part) for part in self.parts], how="diagonal_relaxed").sink_parquet(
+                    self.path
                 )
 
 
@@ -329,18 +338,13 @@ def naming_full_disk(target: Path) -> Iterator[None]:
 def is_stream(path: str | Path) -> bool:
     """Return whether a path is standard output, a device or a pipe: all but regular files and folders."""
     # A descriptor may lead to a regular file, if the output is redirected; it must not be replaced.
-    if _descriptor(path) is not None or os.path.abspath(path).startswith("/proc/"):
+    if descriptor_of(path) is not None or os.path.abspath(path).startswith("/proc/"):
         return True
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
-def is_standard_output(path: str | Path) -> bool:
-    """Return whether a path is a name of standard output."""
-    return _descriptor(path) == 1
-
-
-def _descriptor(path: str | Path) -> int | None:
-    """Return the number of the descriptor that a path stands for, directly or as a link; None for other paths."""
+def descriptor_of(path: str | Path) -> int | None:
+    """Return the descriptor that a path stands for, directly or as a link (1 is standard output); None for others."""
     name = "/dev/stdout" if str(path) == "-" else os.path.abspath(path)
     for _ in range(_LINKS):
         if name in _DESCRIPTORS:
@@ -355,7 +359,7 @@ def _descriptor(path: str | Path) -> int | None:
 
 @contextmanager
 def _stream(path: str | Path) -> Iterator[IO[bytes]]:
-    descriptor = _descriptor(path)
+    descriptor = descriptor_of(path)
     if descriptor == 1:
         yield sys.stdout.buffer
         return
