@@ -183,10 +183,10 @@ class _CsvWriter(Writer):
         if further := {*table.names} - {*self._names}:
             names = ", ".join(sorted(further))
             raise InputError(f"{table.origin}: a row has columns that the first rows lack: {names}.")
-        columns = []
+        columns, plain = [], {str, int, bool, type(None), *(() if self._has_commas else (float,))}
         for name in self._names:
             values = [row.get(name) for row in rows]
-            is_plain = {*map(type, values)} <= {str, int, bool, type(None)}
+            is_plain = {*map(type, values)} <= plain
             columns.append(values if is_plain else [_cell(value, self._has_commas) for value in values])
         self._csv.writerows(zip(*columns, strict=True))
 
