@@ -17,8 +17,9 @@ import typer
 from qacal.cli.options import require_apart
 from qacal.errors import InputError
 from qacal.records.files import open_file
+from qacal.records.table import as_table
 from qacal.records.text_files import file_options
-from qacal.records.writers import atomic_file, write_frame, write_objects
+from qacal.records.writers import atomic_file, write_frame, write_objects, writing
 from tests.cli.test_cli import run
 
 ROWS = [{"question": "2+2?", "answer": "4", "confidence": 0.9, "correct": 1}]
@@ -319,3 +320,17 @@ def test_a_hangup_unwinds(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.txt"], capture_output=True, check=False)
     assert done.returncode == 128 + signal.SIGHUP, done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_csv_refuses_a_column_that_its_first_rows_lack(tmp_path):
+    with writing(tmp_path / "rows.csv", "csv") as writer:
+        writer.write(as_table([{"question": "a"}], "new"))
+        with pytest.raises(InputError, match=r"new: a row has columns that the first rows lack: later\."):
+            writer.write(as_table([{"question": "b", "later": 1}], "new"))
+
+
+def test_csv_has_an_empty_cell_where_a_row_lacks_a_column(tmp_path):
+    with writing(tmp_path / "rows.csv", "csv") as writer:
+        writer.write(as_table([{"question": "a", "note": None}, {"question": "b", "list": [1, 0.5]}], "new"))
+        writer.write(as_table([{"question": "c", "list": 0.1}], "new"))
+    assert (tmp_path / "rows.csv").read_text() == 'question,note,list\na,,\nb,,"[1, 0.5]"\nc,,0.1\n'

@@ -297,7 +297,8 @@ class Checks:
         if is_missing(value):
             what, kind = "missing", f"no {name}"
         else:
-            what, kind = shown(value), f"{name} {kind}"
+            what = str(value) if isinstance(value, Decimal) else shown(value)
+            kind = f"{name} {kind}"
         self._on_fault(self._table.fault(row, f"{name} is {what}; {problem}", kind))
 
 
