@@ -352,8 +352,8 @@ def content_of(content: Any) -> str | None:
     """Return the text of a message's content, which may be a list of parts; None without text."""
     if not isinstance(content, list | np.ndarray):
         return _text(content)
-    parts = [_text(part.get("text") if isinstance(part, dict) else part) for part in content]
-    texts = [part for part in parts if part is not None]
+    parts = [part.get("text") if isinstance(part, dict) else part for part in content if isinstance(part, str | dict)]
+    texts = [text for part in parts if (text := _text(part)) is not None]
     return "\n".join(texts) if texts else None
 
 
