@@ -8,7 +8,7 @@ import pytest
 
 import qacal
 from qacal import InputError
-from qacal.records.file_options import file_options
+from qacal.records.text_files import file_options
 from tests.checking.rows import as_csv, changed, labelled, renamed
 
 

@@ -10,12 +10,11 @@ import polars as pl
 import pytest
 
 from qacal.errors import InputError
-from qacal.records.file_options import file_options
 from qacal.records.files import File, format_of, from_stream, open_file
-from qacal.records.outputs import atomic_file
 from qacal.records.reading import read
 from qacal.records.table import as_table
-from qacal.records.writers import write_frame, writing
+from qacal.records.text_files import file_options
+from qacal.records.writers import atomic_file, write_frame, writing
 
 ROWS = [
     {

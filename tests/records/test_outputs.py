@@ -16,10 +16,10 @@ import typer
 
 from qacal.cli.options import require_apart
 from qacal.errors import InputError
-from qacal.records.file_options import file_options
 from qacal.records.files import open_file
-from qacal.records.outputs import atomic_file
-from qacal.records.writers import write_frame, write_objects
+from qacal.records.table import as_table
+from qacal.records.text_files import file_options
+from qacal.records.writers import atomic_file, write_frame, write_objects, writing
 from tests.cli.test_cli import run
 
 ROWS = [{"question": "2+2?", "answer": "4", "confidence": 0.9, "correct": 1}]
@@ -106,7 +106,7 @@ def test_a_link_is_followed(tmp_path, name):
 def test_standard_output_that_is_a_file_is_not_replaced(tmp_path):
     """With > out.txt, /dev/stdout is that file."""
     code = (
-        "from qacal.records.outputs import atomic_file\n"
+        "from qacal.records.writers import atomic_file\n"
         "with atomic_file('/dev/stdout') as path: path.write_text('page')"
     )
     with (tmp_path / "out.txt").open("wb") as out:
@@ -120,7 +120,7 @@ def test_the_file_behind_a_descriptor_keeps_what_it_holds(tmp_path, name):
     (tmp_path / "link").symlink_to("/dev/stderr")
     (tmp_path / "run.log").write_text("old\n")
     code = (
-        "import sys\nfrom qacal.records.outputs import atomic_file\nprint('said', file=sys.stderr)\n"
+        "import sys\nfrom qacal.records.writers import atomic_file\nprint('said', file=sys.stderr)\n"
         f"with atomic_file({name!r}) as path: path.write_text('written\\n')\nprint('more', file=sys.stderr)"
     )
     with (tmp_path / "run.log").open("ab") as log:
@@ -191,7 +191,7 @@ def test_damaged_gzip_says_so(tmp_path, kind, damage):
 
 
 def test_what_unpacks_to_far_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("qacal.records.file_options._UNPACKED", 100_000)
+    monkeypatch.setattr("qacal.records.text_files._UNPACKED", 100_000)
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"question": "' + b"a" * 3_000_000 + b'"}\n'))
     with pytest.raises(InputError, match=r"unpacks to more than .* allow more: qacal --max-unpacked-gb GB"):
@@ -311,7 +311,7 @@ def test_a_pipe_that_is_closed_is_no_error(arguments):
 
 def test_a_hangup_unwinds(tmp_path):
     code = (
-        "import os, signal, sys\nfrom qacal.cli import main\nfrom qacal.records.outputs import atomic_file\n"
+        "import os, signal, sys\nfrom qacal.cli import main\nfrom qacal.records.writers import atomic_file\n"
         "out = sys.argv[1]\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # whoever runs the tests may ignore it, as nohup does
         "def run():\n    with atomic_file(out) as path:\n        os.kill(os.getpid(), signal.SIGHUP)\n"
@@ -320,3 +320,17 @@ def test_a_hangup_unwinds(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.txt"], capture_output=True, check=False)
     assert done.returncode == 128 + signal.SIGHUP, done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_csv_refuses_a_column_that_its_first_rows_lack(tmp_path):
+    with writing(tmp_path / "rows.csv", "csv") as writer:
+        writer.write(as_table([{"question": "a"}], "new"))
+        with pytest.raises(InputError, match=r"new: a row has columns that the first rows lack: later\."):
+            writer.write(as_table([{"question": "b", "later": 1}], "new"))
+
+
+def test_csv_has_an_empty_cell_where_a_row_lacks_a_column(tmp_path):
+    with writing(tmp_path / "rows.csv", "csv") as writer:
+        writer.write(as_table([{"question": "a", "note": None}, {"question": "b", "list": [1, 0.5]}], "new"))
+        writer.write(as_table([{"question": "c", "list": 0.1}], "new"))
+    assert (tmp_path / "rows.csv").read_text() == 'question,note,list\na,,\nb,,"[1, 0.5]"\nc,,0.1\n'

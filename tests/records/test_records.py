@@ -404,3 +404,13 @@ def test_percents_that_are_none(tmp_path, value):
     path.write_text(f"confidence\n{value}\n")
     with pytest.raises(InputError, match='Write percents as "70%", from 1% to 100%'):
         list(read(path, needs_labels=False, needs_text=False))
+
+
+def test_whole_numbers_beyond_any_float_are_bad_rows():
+    faults = []
+    batch = one(
+        [{**row, "confidence": c} for row, c in zip(objects(GOOD), (1, 10**400, 2**64), strict=True)],
+        Reading(on_fault=faults.append, max_bad=1.0),
+    )
+    assert batch.confidence.tolist() == [1.0]
+    assert [fault.kind for fault in faults] == ["confidence that is not a number", "confidence above 1"]

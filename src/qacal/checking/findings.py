@@ -12,12 +12,11 @@ from qacal.checking.confidences import Scale
 from qacal.checking.summary import Summary
 from qacal.errors import counted, some_of
 from qacal.metrics.scores import doubt_of
-from qacal.records.bad_rows import MAX_BAD, Reason
 from qacal.records.columns import EXPECTED_LABELS, PROVENANCE, expression_option
-from qacal.records.file_options import NOT_UTF8, current_options, encoding_problem
-from qacal.records.files import free_name
-from qacal.records.provenance import is_provenance
-from qacal.records.reading import COPIED, REMOVE_COPIES
+from qacal.records.provenance import COPIED, REMOVE_COPIES, is_provenance
+from qacal.records.reading import MAX_BAD, Reason
+from qacal.records.text_files import NOT_UTF8, current_options, encoding_problem
+from qacal.records.writers import free_name
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import combined, surplus
 

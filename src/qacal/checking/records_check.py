@@ -22,13 +22,12 @@ from qacal.metrics.scores import Auroc, auroc_of_counts
 from qacal.model.defaults import DEPTH_WITH_SCORE, SHARE_WITH_SCORE
 from qacal.model.pipeline import Progress, no_progress
 from qacal.model.summary import labels_for_group, rounded_up
-from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import expression_key, listed
-from qacal.records.file_options import current_options
-from qacal.records.files import File, free_name
-from qacal.records.reading import Reading, as_source
+from qacal.records.files import File
+from qacal.records.reading import MAX_BAD, BadRows, Reading, as_source
 from qacal.records.table import Table
-from qacal.records.writers import finite
+from qacal.records.text_files import current_options
+from qacal.records.writers import finite, free_name
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.thresholds.curve import threshold_curve
 from qacal.thresholds.fit_record import CANDIDATES

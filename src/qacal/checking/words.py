@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from qacal.checking.findings import GAP, column_options
 from qacal.errors import counted, some_of
-from qacal.records.files import free_name, held_out_name, split_names
+from qacal.records.writers import free_name, held_out_name, split_names
 
 if TYPE_CHECKING:
     from qacal.checking.records_check import RecordsCheck

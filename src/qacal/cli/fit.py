@@ -232,7 +232,7 @@ def _print_next(file: str, output: str, by: str | None, *, used: Sequence[str | 
 
     used : other files of this fit; they are not held out.
     """
-    from qacal.records.files import ending_of, held_out_name
+    from qacal.records.writers import ending_of, held_out_name
 
     options.note(f"Saved to {output}{'' if by is None else f', one model for each value of the column {by}'}.")
     output, held_out = quote(output), held_out_name(file)

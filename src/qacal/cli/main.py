@@ -37,7 +37,7 @@ from qacal.cli import (
     threshold,
 )
 from qacal.errors import QacalError, QacalWarning
-from qacal.records.file_options import MAX_ROW_MB, file_options
+from qacal.records.text_files import MAX_ROW_MB, file_options
 
 _HELP = """Turn the confidence that an LLM states into the probability that its answer is correct.
 

@@ -28,10 +28,9 @@ from qacal.model.pipeline import Pipeline, Progress, no_progress
 from qacal.model.samples import Overview
 from qacal.parameters import HasParameters
 from qacal.partitions import Partition
-from qacal.records.bad_rows import MAX_BAD
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource, require_known_origin
-from qacal.records.reading import Batch, ReadAs, Reading, is_records
+from qacal.records.reading import MAX_BAD, Batch, ReadAs, Reading, is_records
 from qacal.tally.arrays import ArrayLike, Floats, unit_values
 from qacal.tally.tally import Tally
 from qacal.thresholds.decisions import DecisionRule

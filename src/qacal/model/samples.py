@@ -18,8 +18,8 @@ from qacal.model.features import Feature, Features, FoundKind, find_kind, parame
 from qacal.model.groups import Sampler, Summaries
 from qacal.model.pipeline import Pipeline
 from qacal.partitions import EMBEDDING, Partition
-from qacal.records.provenance import Sources
-from qacal.records.reading import Batch, Gathered, warn_of_copies
+from qacal.records.provenance import Sources, warn_of_copies
+from qacal.records.reading import Batch, Gathered
 from qacal.tally.arrays import Hashes
 from qacal.tally.groups import Paths, as_grouping
 from qacal.tally.ids import HashSample, mix

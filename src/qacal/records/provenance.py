@@ -1,13 +1,21 @@
-"""Where rows come from: LLM, prompt, confidence source and judge; 0.9 may mean something else for each of them."""
+"""Where rows come from: LLM, prompt, confidence source and judge; 0.9 may mean something else for each of them.
+
+Also rows that come twice: exact copies.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import warnings
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from qacal.errors import InputError, some_of
+import numpy as np
+
+from qacal.errors import InputError, QacalWarning, some_of
 from qacal.parameters import require_kind
 from qacal.records.columns import PROVENANCE
+from qacal.tally.arrays import Hashes
+from qacal.tally.ids import surplus
 
 AllowOtherSource: TypeAlias = bool | str | Collection[str]
 """Which origins may differ from those of the fit: True for all, or the names of some."""
@@ -17,6 +25,9 @@ if TYPE_CHECKING:
 
 # A column with more values differs from row to row, such as a prompt that contains the question: not an origin.
 _ORIGINS = 20
+
+COPIED = "the same question, answer, confidence and label, by the same LLM"
+REMOVE_COPIES = "Remove the copies if rows were stored twice; keep them if the LLM was asked several times."
 
 
 class Sources:
@@ -93,3 +104,24 @@ def require_known_origin(
                 f"model for it, since its confidences or labels may mean something else; or pass --allow-other-source "
                 f"{name} (in Python: allow_other_source={name!r})."
             )
+
+
+def copies_among(rows: Sequence[Hashes | None]) -> str:
+    """Return how many rows are exact copies of earlier ones, and what to do about them; empty without copies.
+
+    rows : :meth:`Batch.row_hashes` of all batches.
+    """
+    hashes = [batch for batch in rows if batch is not None]
+    copies = surplus(np.concatenate(hashes)) if hashes else 0
+    if not copies:
+        return ""
+    are = "is an exact copy of an earlier row" if copies == 1 else "are exact copies of earlier rows"
+    total = f"{sum(map(len, hashes)):,}"
+    return f"{copies:,} of {total} rows {are} ({COPIED}) and count as further rows of one question. {REMOVE_COPIES}"
+
+
+def warn_of_copies(rows: Sequence[Hashes | None], prefix: str = "") -> None:
+    """Warn (:class:`~qacal.QacalWarning`) about exact copies; `prefix` opens the warning, such as "model gpt-4: "."""
+    message = copies_among(rows)
+    if message:
+        warnings.warn(f"{prefix}{message}", QacalWarning, stacklevel=2)

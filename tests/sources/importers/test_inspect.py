@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from qacal.errors import InputError
-from qacal.records.file_options import file_options
+from qacal.records.text_files import file_options
 from qacal.sources.importers import Selection, import_log
 from tests.sources.importers.logs import (
     CASES,

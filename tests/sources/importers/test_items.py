@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal.errors import InputError
-from qacal.records.file_options import file_options
-from qacal.records.json_stream import JsonDocument
+from qacal.records.text_files import JsonDocument, file_options
 from qacal.records.writers import writing
 from qacal.sources.importers.gathering import RowBuffer
 

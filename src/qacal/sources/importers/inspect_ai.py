@@ -31,11 +31,10 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError, MissingPackageError, pip_install
-from qacal.records.file_options import largest_row, opened_text, too_large
+from qacal.records.columns import content_of
 from qacal.records.files import OnFault
-from qacal.records.json_stream import JsonDocument
-from qacal.records.messages import content_of
 from qacal.records.table import Fault
+from qacal.records.text_files import JsonDocument, largest_row, opened_text, too_large
 from qacal.sources.elicitation.agreement import Votes
 from qacal.sources.elicitation.reply import Reply
 from qacal.sources.importers.base import Dropped, Item, Log, LogRow, Outcome, Question, UnusableRowError, checked_items

@@ -31,8 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.records.file_options import opened_text
-from qacal.records.json_stream import JsonDocument
+from qacal.records.text_files import JsonDocument, opened_text
 from qacal.sources.elicitation.agreement import Votes
 from qacal.sources.elicitation.patterns import PatternError, all_matches
 from qacal.sources.importers.base import Dropped, Item, Log, Outcome, Question, UnusableRowError
