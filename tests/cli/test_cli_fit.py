@@ -209,6 +209,36 @@ def test_columns_are_tried_without_asking(tmp_path):
     assert "the column version cannot be a feature: all rows have the same value." in err
 
 
+def test_a_kind_of_column_that_does_not_exist_is_answered_with_those_that_do(tmp_path):
+    rows = [row | {"ratio: new": 0.5, "subject": row["topic"]} for row in answers(300)]
+    pl.DataFrame(rows).write_parquet(tmp_path / "a.parquet")
+    code, _, err = run("fit", tmp_path / "a.parquet", "-o", tmp_path / "model", "--feature", "subject:colour")
+    assert code == 1
+    kinds = "the kinds are numeric, category, confidence, logprobs, context."
+    assert f"subject:colour: there is no kind of column 'colour'; {kinds}" in " ".join(err.split())
+    err = run("fit", tmp_path / "a.parquet", "-o", tmp_path / "model", "--feature", "nothing:colour")[2]
+    assert "has no column 'nothing:colour'" in err
+    err = run("fit", tmp_path / "a.parquet", "-o", tmp_path / "model", "--feature", "ratio: new")[2]
+    assert "the column ratio: new cannot be a feature: all rows have the same value." in " ".join(err.split())
+
+
+def test_wrong_values_among_numbers_are_named_and_can_be_skipped(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [row | {"price": str(rng.normal() + row["correct"])} for row in answers(400)]
+    for number, value in ((3, "abc"), (50, "1,200")):
+        rows[number]["price"] = value
+    pl.DataFrame(rows).write_csv(tmp_path / "a.csv")
+    command = ("fit", tmp_path / "a.csv", "-o", tmp_path / "model", "--feature")
+    code, _, err = run(*command, "price")
+    assert code == 1
+    assert "values are not numbers, such as 'abc'. Leave it out, or say what it is: price:numeric" in err
+    assert "line 5: price is 'abc'; expected a number." in run(*command, "price:numeric")[2]
+    code, out, err = run(*command, "price:numeric", "--skip-bad-rows", tmp_path / "bad.jsonl")
+    assert code == 0
+    assert "2 of 400 rows" in err
+    assert "Column price: used." in out
+
+
 @pytest.mark.parametrize("value", ["high", 40.0, None])
 def test_what_only_sounds_like_a_confidence_is_not_offered(tmp_path, value):
     _, err = fit(tmp_path, [row | {"confidence_words": value} for row in answers(300)])
