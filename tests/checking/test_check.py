@@ -9,7 +9,9 @@ import pytest
 import qacal
 from qacal import InputError
 from qacal.records.file_options import file_options
+from qacal.records.reading import read
 from tests.checking.rows import as_csv, changed, labelled, renamed
+from tests.cli.test_cli import ok
 
 
 def kinds(records, **options):
@@ -75,6 +77,19 @@ def test_words_among_numbers_can_have_a_number():
     (found,) = qacal.check(rows).findings
     assert found.kind == "bad_rows"
     assert found.remedy.startswith("Give words a number: --expression 'very sure=NUMBER' (in Python: expressions). Fix")
+
+
+def test_texts_of_percents_need_no_option_in_csv(tmp_path):
+    """A fit reads "90%" in a CSV file by itself, alone and among fractions; among numbers from 1 to 100 it cannot."""
+    for way in (lambda c, i: f"{100 * c:.0f}%", lambda c, i: f"{100 * c:.0f}%" if i % 3 else c):
+        rows = [{**row, "confidence": way(row["confidence"], i)} for i, row in enumerate(labelled())]
+        found = qacal.check(as_csv(tmp_path / "a.csv", rows))
+        assert (found.findings, found.scale.kind, found.options) == ((), "0-1", ())
+        assert sum(map(len, read(tmp_path / "a.csv", needs_labels=True))) == len(rows)
+    rows = [{**row, "confidence": f"{100 * row['confidence']:.0f}{'%' * (i % 2)}"} for i, row in enumerate(labelled())]
+    assert kinds(as_csv(tmp_path / "a.csv", rows)) == ["percents"]
+    assert kinds(as_csv(tmp_path / "a.csv", rows), percent=True) == []
+    assert kinds(changed(labelled(), "confidence", lambda c: f"{100 * c:.0f}%")) == ["bad_rows"]  # text is no number
 
 
 def test_percents_that_are_said_and_are_none():
@@ -178,11 +193,24 @@ def test_bad_rows_are_counted_by_kind_with_an_example(tmp_path):
     assert found.options == ("--skip-bad-rows bad.jsonl",)
 
 
+def test_the_options_for_many_bad_rows_make_a_fit_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{**row, "confidence": "?" if i % 3 == 0 else row["confidence"]} for i, row in enumerate(labelled())]
+    found = qacal.check(as_csv(tmp_path / "a.csv", rows))
+    (finding,) = found.findings
+    assert found.options == ("--skip-bad-rows bad.jsonl", "--max-bad 0.41")
+    assert finding.remedy.endswith(" or skip them: --skip-bad-rows bad.jsonl --max-bad 0.41")
+    ok("split", "a.csv", "-o", "train.csv", "--rest", "test.csv", "--skip-bad-rows", "bad_split.jsonl")
+    ok("fit", "train.csv", "-o", "model", *" ".join(found.options).split(), "--no-columns")
+    assert qacal.load("model").rows_ > 0
+
+
 def test_unlabelled_rows_are_no_bad_rows():
     found = qacal.check(
         [{**row, "correct": None if i % 9 == 0 else row["correct"]} for i, row in enumerate(labelled())]
     )
-    assert [(one.kind, one.count) for one in found.findings] == [("unlabelled", 67)]
+    assert [(one.kind, one.count, one.stops) for one in found.findings] == [("unlabelled", 67, False)]
+    assert found.options == ()
     assert (found.labelled, found.bad_rows) == (533, ())
 
 

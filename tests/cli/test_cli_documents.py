@@ -116,5 +116,5 @@ def test_each_model_of_a_set_describes_its_own_documents(models, tmp_path):
 
 def test_a_model_of_a_set_without_labelled_documents_is_named(models):
     labelled, new = by_llm(extractions(300, 120, 4), "sharp"), by_llm(extractions(420, 5, 6), "blunt")
-    with pytest.raises(InputError, match="^model blunt: there is no labelled document"):
+    with pytest.raises(InputError, match=r"^model blunt: there is no labelled document"):
         qacal.describe_documents(models, labelled, new)

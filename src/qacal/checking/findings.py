@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import ceil
 from shlex import quote
 
 import numpy as np
@@ -17,7 +18,7 @@ from qacal.records.columns import EXPECTED_LABELS, PROVENANCE, expression_option
 from qacal.records.file_options import NOT_UTF8, current_options, encoding_problem
 from qacal.records.files import free_name
 from qacal.records.provenance import is_provenance
-from qacal.records.reading import COPIED, REMOVE_COPIES
+from qacal.records.reading import COPIED, LABEL_SOME, REMOVE_COPIES
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import combined, surplus
 
@@ -113,7 +114,9 @@ def on_rows(summary: Summary, scale: Scale, is_usable: Bools) -> Iterator[Findin
             problem += f"\n{reason.count:,} {reason.kind}: {_example(reason)}"
         remedy = f"Fix them, or skip them: --skip-bad-rows {free_name('bad.jsonl')}"
         if count > MAX_BAD * summary.bad.rows:
-            remedy = f"Fix them: more than {MAX_BAD:.0%} are skipped only with --max-bad."
+            remedy += f" {max_bad_option(count, summary.bad.rows)}"
+        if count == summary.bad.rows:
+            remedy = "Fix them: without them, no row is left."
         in_words = f"{summary.columns.names.get('confidence', '')} in words"
         word = next((word for word, _ in summary.words.most_common() if any(map(str.isalpha, word))), None)
         if word is not None and any(reason.kind == in_words for reason in reasons):
@@ -121,9 +124,21 @@ def on_rows(summary: Summary, scale: Scale, is_usable: Bools) -> Iterator[Findin
         yield Finding("bad_rows", True, problem, remedy, count)
     unlabelled = int(np.count_nonzero(np.isnan(summary.column("label")) & is_usable))
     if unlabelled and "correct" in summary.columns.names and not summary.has_no_label:
-        remedy = f"Label them (qacal judge), or skip them: --skip-bad-rows {free_name('unlabelled.jsonl')}"
-        yield Finding("unlabelled", True, f"{counted(unlabelled, 'row')} without a label.", remedy, unlabelled)
+        problem = f"{counted(unlabelled, 'row')} of {summary.bad.rows:,} without a label. A fit leaves them out."
+        yield Finding("unlabelled", False, problem, "Label them (qacal judge) to use them, too.", unlabelled)
     yield from _repeats(summary)
+
+
+def max_bad_option(count: int, rows: int) -> str:
+    """Return the option with which a fit skips this many bad rows, also in the training part of a split.
+
+    >>> max_bad_option(300, 1_000)
+    '--max-bad 0.36'
+    """
+    share = count / rows
+    # Three standard errors of the share in a part with 70% of the rows.
+    most = share + 3 * (share * (1 - share) / (0.7 * rows)) ** 0.5
+    return f"--max-bad {min(ceil(100 * most) / 100, 1):g}"
 
 
 def _example(reason: Reason) -> str:
@@ -250,7 +265,7 @@ def on_origins(summary: Summary) -> Iterator[Finding]:
 def on_labels(summary: Summary, labels: Floats) -> Iterator[Finding]:
     """Yield a finding if the labels of usable rows are too few, or nearly all the same."""
     if summary.has_no_label:
-        problem, remedy = "No row has a label.", "Label some answers: qacal judge, or by hand."
+        problem, remedy = "No row has a label.", LABEL_SOME
         for reason in _unread_labels(summary)[:1]:
             problem, remedy = f"No label can be read: {_example(reason)}.", f"Write {EXPECTED_LABELS}."
         yield Finding("no_labels", True, problem, remedy)

@@ -308,6 +308,8 @@ def _options(summary: Summary, reading: Reading, scale: Scale, issues: Sequence[
         yield from (f"--expression {quote(f'{word}={GAP}')}" for word in scale.words)
     if "several_models" in kinds:
         yield "--by model"
-    bad = sum(finding.count or 0 for finding in issues if finding.kind in ("bad_rows", "unlabelled"))
-    if 0 < bad <= MAX_BAD * summary.bad.rows:
+    bad, rows = sum(finding.count or 0 for finding in issues if finding.kind == "bad_rows"), summary.bad.rows
+    if 0 < bad < rows:
         yield f"--skip-bad-rows {free_name('bad.jsonl')}"
+        if bad > MAX_BAD * rows:
+            yield findings.max_bad_option(bad, rows)

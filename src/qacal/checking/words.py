@@ -60,7 +60,7 @@ def _command(checked: RecordsCheck) -> Iterator[str]:
         return
     skips = any(option.startswith("--skip-bad-rows") for option in checked.options)
     by_option = {"renamed_columns", "percents", "several_models", "words"}
-    by_option |= {"bad_rows", "unlabelled"} if skips else set()
+    by_option |= {"bad_rows"} if skips else set()
     is_stuck = any(finding.stops and finding.kind not in by_option for finding in checked.findings)
     first = ["once the rest is fixed"] if is_stuck else []
     first += [f"with each {GAP} filled in"] if "words" in kinds else []
