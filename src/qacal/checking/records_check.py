@@ -118,9 +118,9 @@ class RecordsCheck:
         return {"is_fine": self.is_fine, **finite(asdict(self))}
 
     def __str__(self) -> str:
-        from qacal.checking.words import described
+        from qacal.checking.words import described, for_python
 
-        return described(self)
+        return described(self, for_python)
 
 
 def check(
@@ -202,7 +202,7 @@ def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError |
     issues = (
         *_on_file(summary, fault),
         *findings.on_encoding(summary),
-        *findings.on_columns(summary, reading.columns, is_file=is_file),
+        *findings.on_columns(summary, reading.columns),
         *findings.on_scale(scale, names.get("confidence", "confidence"), reading.percent),
         *findings.on_origins(summary),
         *findings.on_rows(summary, scale, is_usable),
