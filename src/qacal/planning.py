@@ -245,6 +245,15 @@ def _steps(smallest: int, largest: int) -> tuple[int, ...]:
     return tuple(steps[::-1].tolist())
 
 
+def rows_for_one_bin(epsilon: float, alpha: float) -> int:
+    """Return the fewest calibration rows that guarantee `epsilon`, in one bin of all rows; see :func:`epsilon`.
+
+    >>> rows_for_one_bin(0.1, alpha=0.1)
+    151
+    """
+    return ceil(float(np.log(2 / alpha)) / (2 * epsilon**2)) + 1
+
+
 def labels_for_group(certifying: int, share: float, learning: float) -> int:
     """Return how many labelled rows are needed for a group to have its own intervals.
 
