@@ -8,8 +8,11 @@ import pytest
 
 import qacal
 from qacal import InputError
+from qacal.cli.options import for_shell
+from qacal.records.reading import read
 from qacal.records.text_files import file_options
 from tests.checking.rows import as_csv, changed, labelled, renamed
+from tests.cli.test_cli import ok
 
 
 def kinds(records, **options):
@@ -77,6 +80,19 @@ def test_words_among_numbers_can_have_a_number():
     assert found.remedy.startswith("Give words a number: --expression 'very sure=NUMBER' (in Python: expressions). Fix")
 
 
+def test_texts_of_percents_need_no_option_in_csv(tmp_path):
+    """A fit reads "90%" in a CSV file by itself, alone and among fractions; among numbers from 1 to 100 it cannot."""
+    for way in (lambda c, i: f"{100 * c:.0f}%", lambda c, i: f"{100 * c:.0f}%" if i % 3 else c):
+        rows = [{**row, "confidence": way(row["confidence"], i)} for i, row in enumerate(labelled())]
+        found = qacal.check(as_csv(tmp_path / "a.csv", rows))
+        assert (found.findings, found.scale.kind, found.options) == ((), "0-1", ())
+        assert sum(map(len, read(tmp_path / "a.csv", needs_labels=True))) == len(rows)
+    rows = [{**row, "confidence": f"{100 * row['confidence']:.0f}{'%' * (i % 2)}"} for i, row in enumerate(labelled())]
+    assert kinds(as_csv(tmp_path / "a.csv", rows)) == ["percents"]
+    assert kinds(as_csv(tmp_path / "a.csv", rows), percent=True) == []
+    assert kinds(changed(labelled(), "confidence", lambda c: f"{100 * c:.0f}%")) == ["bad_rows"]  # text is no number
+
+
 def test_percents_that_are_said_and_are_none():
     assert kinds(changed(labelled(), "confidence", lambda c: round(100 * c)), percent=True) == []
     assert kinds(labelled(), percent=True) == ["no_percents"]
@@ -121,7 +137,7 @@ def test_an_encoding_that_was_named_is_not_advised(tmp_path):
     with file_options(encoding="ascii"):
         finding = qacal.check(path).findings[0]
     assert finding.problem == "1 row of 600 (the first: line 9) cannot be read as ascii."
-    assert finding.remedy == "If these rows are damaged, skip them: --skip-bad-rows FILE."
+    assert for_shell(finding.remedy) == "If these rows are damaged, skip them: --skip-bad-rows FILE."
 
 
 def test_a_header_in_another_encoding_is_found(tmp_path):
@@ -178,11 +194,25 @@ def test_bad_rows_are_counted_by_kind_with_an_example(tmp_path):
     assert found.options == ("--skip-bad-rows bad.jsonl",)
 
 
+def test_the_options_for_many_bad_rows_make_a_fit_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{**row, "confidence": "?" if i % 3 == 0 else row["confidence"]} for i, row in enumerate(labelled())]
+    found = qacal.check(as_csv(tmp_path / "a.csv", rows))
+    (finding,) = found.findings
+    assert found.options == ("--skip-bad-rows bad.jsonl", "--max-bad 0.41")
+    assert for_shell(finding.remedy) == "Fix them, or skip them: --skip-bad-rows bad.jsonl --max-bad 0.41"
+    assert "skip them: on_fault=qacal.BadRows(), max_bad=0.41" in " ".join(str(found).split())
+    ok("split", "a.csv", "-o", "train.csv", "--rest", "test.csv", "--skip-bad-rows", "bad_split.jsonl")
+    ok("fit", "train.csv", "-o", "model", *" ".join(found.options).split(), "--no-columns")
+    assert qacal.load("model").rows_ > 0
+
+
 def test_unlabelled_rows_are_no_bad_rows():
     found = qacal.check(
         [{**row, "correct": None if i % 9 == 0 else row["correct"]} for i, row in enumerate(labelled())]
     )
-    assert [(one.kind, one.count) for one in found.findings] == [("unlabelled", 67)]
+    assert [(one.kind, one.count, one.stops) for one in found.findings] == [("unlabelled", 67, False)]
+    assert found.options == ()
     assert (found.labelled, found.bad_rows) == (533, ())
 
 
@@ -375,4 +405,28 @@ def test_the_text_fits_a_terminal_and_names_python_arguments_for_python_rows():
     text = str(qacal.check(rows))
     assert max(map(len, text.splitlines())) <= 80
     assert "columns={'question': 'prompt', 'confidence': 'conf'}" in text.replace("\n          ", " ")
-    assert "percent=True" in text
+    assert "To do: Pass percent=True." in text
+
+
+def test_python_is_told_no_options_of_the_command_line(tmp_path):
+    """Rows with all that has a remedy: other names, a scale, several LLMs, bad rows, words, useful columns."""
+    rows = [
+        {**row, "model": "ab"[i % 2], "prompt": "xy"[i % 2], "topic": "ab"[row["correct"] ^ (i % 5 == 0)]}
+        for i, row in enumerate(labelled(600))
+    ]
+    rows = renamed(changed(rows, "confidence", lambda c: round(100 * c)), answer="model_answer", correct="is_correct")
+    for at, (column, value) in enumerate([("confidence", "high"), ("confidence", -5), ("question", "")]):
+        rows[at][column] = value
+    grades = changed(labelled(), "confidence", lambda c: round(10 * c))
+    rival = [{**row, "model_answer": "x"} for row in labelled()]
+    for records, options in ((rows, {}), (grades, {}), (labelled(), {"percent": True}), (rival, {})):
+        found = qacal.check(records, **options)
+        assert found.findings
+        assert "--" not in str(found), str(found)
+        assert "in Python" not in str(found)
+    text = " ".join(str(qacal.check(rows)).split())
+    assert "pass columns={'answer': 'model_answer', 'correct': 'is_correct'}." in text
+    assert "features=['topic'] adds it to the score, partition='column:topic' makes groups of it" in text
+    assert "One model for all of them: allow_mixed=True." in text
+    missing = str(qacal.check(labelled(), columns={"answer": "reply"}))
+    assert "Leave out 'answer' in columns" in missing

@@ -740,6 +740,7 @@ def test_samples_from_the_cost_to_the_rows(tmp_path, server):
     assert [(line["answer"], line["agreement"], line["samples"], line["correct"]) for line in lines] == [
         ("Paris", 0.6, 5, 1.0)
     ] * 8
+    assert {line["temperature"] for line in lines} == {0.7}
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])

@@ -290,3 +290,16 @@ def test_the_verdict_is_that_of_the_report(measured, shift, kind):
     assert verdict["text"] in printed
     assert ("do not use it" in printed) == (kind == "worse")
     assert json.loads(measured(frame.drop("calibrated"), "--json")[1])["verdict"] is None
+
+
+def test_one_wrong_certainty_does_not_decide_the_log_loss(tmp_path):
+    """The same rule as in the demo and the report: cut at 0.001. A wrong 1.0 would cost 36 otherwise."""
+    stated = np.r_[np.full(99, 0.8), 1.0]
+    right = np.r_[np.arange(99) % 5 > 0, False]
+    pl.DataFrame({"confidence": stated, "correct": right}).write_csv(tmp_path / "a.csv")
+    out = " ".join(ok("evaluate", tmp_path / "a.csv").split())
+    wrong = int((~right[:99]).sum())
+    loss = -((99 - wrong) * np.log(0.8) + wrong * np.log(0.2) + np.log(0.001)) / 100
+    assert f" {loss:.4f} " in out
+    assert "log loss: confidences are cut off at 0.001 and 0.999; one error costs at most 7." in out
+    assert evaluate(right, stated).before.log_loss == pytest.approx(loss)

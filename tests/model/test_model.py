@@ -475,3 +475,31 @@ def test_who_judged_matters_to_evaluation_only_and_each_origin_is_accepted_by_it
     assert len(fitted.calibrate(other, allow_other_source=True)) == 20
     with pytest.raises(InputError, match="allow_other_source is 'llm'; expected model, prompt"):
         fitted.calibrate(other, allow_other_source="llm")
+
+
+def sampled(rows, samples, temperature=0.7):
+    """Return rows with an agreement; in every 50th row, one sample could not be read."""
+    return [
+        {**row, "agreement": 1.0, "samples": samples - (number % 50 == 7), "temperature": temperature}
+        for number, row in enumerate(rows)
+    ]
+
+
+def test_agreements_of_other_samples_are_refused(tmp_path):
+    """The most frequent number of samples counts; one row may have lost some, but cannot have more."""
+    QACalibrator(partition="column:topic").fit(sampled(answers(300), 5)).save(tmp_path / "model")
+    fitted, rows = qacal.load(tmp_path / "model"), answers(60, seed=1)
+    assert fitted.origins_ == {"model": ["parrot-1"], "samples": [5], "temperature": [0.7]}
+    assert len(fitted.calibrate(sampled(rows, 5))) == 60
+    for samples, few in ((3, rows), (10, rows), (10, rows[:1])):
+        other = sampled(few, samples)
+        with pytest.raises(InputError, match=rf"samples is {samples}; this model was fitted on 5.*-source samples"):
+            fitted.calibrate(other)
+        assert len(fitted.calibrate(other, allow_other_source="samples")) == len(few)
+    assert len(fitted.calibrate(sampled(rows[:1], 4))) == 1
+    for few in (rows, rows[:1]):
+        with pytest.raises(InputError, match=r"temperature is 0.2; this model was fitted on 0.7"):
+            fitted.calibrate(sampled(few, 5, 0.2))
+    # Without an agreement, these columns mean something else.
+    weather = [{**row, "temperature": number % 5, "samples": 3} for number, row in enumerate(answers(300))]
+    assert "temperature" not in QACalibrator(partition="column:topic").fit(weather).origins_

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from qacal import Column, evaluate
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalWarning
 from qacal.model.evaluating import collect
 from qacal.records.columns import listed
 from qacal.records.reading import Reading, read
@@ -68,13 +68,16 @@ def test_columns_have_none_for_it_and_texts_may_be_empty(gone):
 
 
 def test_records_without_it(gone):
-    """A confidence or an id that is missing makes a bad row; an unlabelled row is one where labels are needed."""
-    for column in ("confidence", "correct", "id"):
+    """A confidence or an id that is missing makes a bad row; a row without a label is left out with a warning."""
+    for column in ("confidence", "id"):
         faults = []
         records = [*rows_with(question="Why?"), {**rows_with()[0], "question": "Why?", column: gone}]
         batches = read(records, Reading(on_fault=faults.append, max_bad=1.0), needs_labels=True, needs_text=False)
         assert sum(map(len, batches)) == 4, column
         assert [fault.kind for fault in faults] == [f"no {column}"]
+    records = [*rows_with(question="Why?"), {**rows_with()[0], "question": "Why?", "correct": gone}]
+    with pytest.warns(QacalWarning, match="records: 1 of 5 rows has no label and is not used"):
+        assert sum(map(len, read(records, needs_labels=True, needs_text=False))) == 4
 
 
 def test_a_column_to_measure_by_needs_a_value(gone):

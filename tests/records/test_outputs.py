@@ -201,7 +201,7 @@ def test_what_unpacks_to_far_too_much_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run("check", "a.jsonl.gz")[0] == 1
     assert "unpacks to more than" in run("evaluate", "a.jsonl.gz")[2]
-    assert "has no column 'confidence'" in run("--max-unpacked-gb", "1", "evaluate", "a.jsonl.gz")[2]
+    assert "has no column 'correct'" in run("--max-unpacked-gb", "1", "evaluate", "a.jsonl.gz")[2]
 
 
 LARGE = "a" * 2000

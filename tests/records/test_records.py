@@ -92,11 +92,6 @@ def test_percents_that_are_none_are_refused():
             2,
             _LABEL.format(2),
         ),
-        (
-            "correct",
-            None,
-            _LABEL.format("missing") + " Fix the row",
-        ),
         ("question", None, "question is missing; expected text"),
         ("answer", ["x"], "answer is ['x']; expected text."),
         ("id", None, "id is missing; expected text or a whole number."),

@@ -106,7 +106,7 @@ def test_what_cannot_be_reported_is_refused():
     right = [row | {"correct": 1} for row in answers(50, seed=1)]
     with pytest.raises(InputError, match="all 50 rows are correct"):
         read_contents(model(), right)
-    with pytest.raises(InputError, match="correct is missing"):
+    with pytest.raises(InputError, match="no row has a label"):
         read_contents(model(), [{**right[0], "correct": None}])
     with pytest.raises(InputError, match=r"threshold is 80"):
         read_contents(model(), answers(50, seed=1), threshold=80)

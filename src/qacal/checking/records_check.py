@@ -118,9 +118,9 @@ class RecordsCheck:
         return {"is_fine": self.is_fine, **finite(asdict(self))}
 
     def __str__(self) -> str:
-        from qacal.checking.words import described
+        from qacal.checking.words import described, for_python
 
-        return described(self)
+        return described(self, for_python)
 
 
 def check(
@@ -202,7 +202,7 @@ def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError |
     issues = (
         *_on_file(summary, fault),
         *findings.on_encoding(summary),
-        *findings.on_columns(summary, reading.columns, is_file=is_file),
+        *findings.on_columns(summary, reading.columns),
         *findings.on_scale(scale, names.get("confidence", "confidence"), reading.percent),
         *findings.on_origins(summary),
         *findings.on_rows(summary, scale, is_usable),
@@ -308,6 +308,8 @@ def _options(summary: Summary, reading: Reading, scale: Scale, issues: Sequence[
         yield from (f"--expression {quote(f'{word}={GAP}')}" for word in scale.words)
     if "several_models" in kinds:
         yield "--by model"
-    bad = sum(finding.count or 0 for finding in issues if finding.kind in ("bad_rows", "unlabelled"))
-    if 0 < bad <= MAX_BAD * summary.bad.rows:
+    bad, rows = sum(finding.count or 0 for finding in issues if finding.kind == "bad_rows"), summary.bad.rows
+    if 0 < bad < rows:
         yield f"--skip-bad-rows {free_name('bad.jsonl')}"
+        if bad > MAX_BAD * rows:
+            yield findings.max_bad_option(bad, rows)

@@ -261,7 +261,9 @@ def _show_set(models: dict[Any, QACalibrator], by: str) -> None:
         [(str(value), *_cells(model, has_losses)) for value, model in models.items()],
     )
     if has_losses:
-        options.show("log loss: of the stated confidence and of the score, by cross-validation; lower is better.")
+        options.show(
+            "log loss: of the stated confidence and of the score, by cross-validation, cut at 0.001; lower is better."
+        )
     options.show(
         "certified within: for half of the answers, the accuracy of similar answers is within this distance of the "
         "calibrated probability; no: the distance is 0.5 or more, which says nothing."

@@ -69,8 +69,8 @@ AllowOtherSource = Annotated[
     typer.Option(
         "--allow-other-source",
         metavar="COLUMN",
-        help="Accept another model (the LLM), prompt, confidence_source or judge than in the fit. May be repeated. "
-        "apply ignores the judge.",
+        help="Accept another model (the LLM), prompt, confidence_source, judge, or number or temperature of samples "
+        "(samples, temperature) than in the fit. May be repeated. apply ignores the judge.",
     ),
 ]
 Embedder = Annotated[

@@ -31,6 +31,8 @@ _FEW_VALUES = 10
 _ROWS_A_VALUE = 5
 # Of whole numbers, a column with a larger share of distinct values counts the rows: it is an id.
 _IDS = 0.5
+# A column in which fewer of the values are not numbers is one of numbers with mistakes.
+_MISTAKES = 0.1
 # A text of this many characters is not the name of a category.
 _LONG = 80
 _CONFIDENCE = ("confidence", "prob", "certainty", "likelihood", "agreement")
@@ -109,6 +111,8 @@ def find_kind(name: str, values: Sequence[Any]) -> FoundKind:
     FoundKind(kind=None, reason='nearly every row has its own value')
     >>> find_kind("version", ["1.2"] * 9)
     FoundKind(kind=None, reason='all rows have the same value')
+    >>> find_kind("price", [*range(50), "unknown"])
+    FoundKind(kind=None, reason="1 of 51 values is not a number, such as 'unknown'")
     >>> find_kind("agreement", [0.2, 0.6, 1.0] * 5)
     FoundKind(kind='confidence', reason='')
     >>> find_kind("token_logprobs", [[-0.1, -0.2], [-3.0]] * 5)
@@ -140,6 +144,10 @@ def find_kind(name: str, values: Sequence[Any]) -> FoundKind:
     if name.lower() in _CONTEXT and any(len(str(value)) > _LONG for value in known):
         return FoundKind("context")
     if len(distinct) * _ROWS_A_VALUE > len(known):
+        wrong = [value for value in known if not math.isfinite(parse_number(value, most=math.inf))]
+        if 0 < len(wrong) < _MISTAKES * len(known):
+            are = "is not a number" if len(wrong) == 1 else "are not numbers"
+            return FoundKind(None, f"{len(wrong):,} of {len(known):,} values {are}, such as {wrong[0]!r:.40}")
         return FoundKind(None, "nearly every row has its own value")
     return FoundKind("category")
 
@@ -188,6 +196,12 @@ class Features:
 
     def over(self, names: Iterable[str], taken: Collection[str]) -> Features:
         """Return the features with all columns that are to be tried; `taken` have another use."""
+        names = list(names)
+        for feature in self.named:
+            column, _, kind = feature.name.rpartition(":")
+            if column in names and feature.name not in names:
+                kinds = ", ".join(get_args(Kind))
+                raise InputError(f"{feature.name}: there is no kind of column {kind!r}; the kinds are {kinds}.")
         known = {*NEVER_TRIED, *taken, *(feature.name for feature in self.named)}
         return replace(self, found=tuple(Feature(name) for name in names if self.is_auto and name not in known))
 

@@ -49,7 +49,6 @@ class FitInputs:
     group_records : rows to make groups from; by default a part of `records`.
     certify_records : rows to fit the calibrator on; by default a part of `records`.
     allow_mixed : whether the records may come from several LLMs or prompts.
-    prefix : opens warnings, such as "model gpt-4: ".
     apart : columns that no score may read by itself.
     """
 
@@ -58,7 +57,6 @@ class FitInputs:
     group_records: Any = None
     certify_records: Any = None
     allow_mixed: bool = False
-    prefix: str = ""
     apart: tuple[str, ...] = ()
 
 
@@ -209,10 +207,10 @@ def _look(records: Iterable[Batch], certify: Iterable[Batch], inputs: FitInputs)
         require_comparable_ids(overviews[0].has_ids, overviews[1].has_ids)
         if not inputs.allow_mixed:
             require_same_source(overviews[0].sources, overviews[1].sources)
-        overviews[0].warn(f"{inputs.prefix}the training rows: ")
-        overviews[1].warn(f"{inputs.prefix}the certifying rows: ")
+        overviews[0].warn(f"{inputs.reading.prefix}the training rows: ")
+        overviews[1].warn(f"{inputs.reading.prefix}the certifying rows: ")
     else:
-        overviews[0].warn(inputs.prefix)
+        overviews[0].warn(inputs.reading.prefix)
     return overviews
 
 

@@ -3,11 +3,13 @@
 A record has a `question` (text, or the messages of a chat), an `answer` and a `confidence` in [0, 1]; `correct` if it
 is labelled (0, 1, or a number in between); optionally the `id` of the question, and its provenance (`model`, `prompt`,
 `confidence_source`, `judge`). All other columns pass through. A bad row is never dropped silently or repaired: its
-fault names file, line, column, value and remedy, and the caller decides whether it is an error, or is left out.
+fault names file, line, column, value and remedy, and the caller decides whether it is an error, or is left out. A row
+without a label is not bad: where labels are needed it is left out, and a warning counts such rows.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from qacal.errors import BadRowsError, InputError, some_of
+from qacal.errors import BadRowsError, InputError, QacalWarning, some_of
 from qacal.parameters import is_number, require_kind, shown
 from qacal.records.columns import KNOWN, PROVENANCE, Checks, Percents, expression_key, listed, require_expressions
 from qacal.records.files import OnFault, open_file, refuse
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 MAX_BAD = 0.2
 """Reading stops if a larger share of the rows is bad; the default."""
 _NAMES = 'names of columns, such as {"confidence": "score"}'
+LABEL_SOME = "Label some answers: qacal judge, or by hand."
 
 
 class Source(Protocol):
@@ -77,6 +80,7 @@ class Reading:
     max_bad : the largest accepted share of bad rows; more are an error that counts them by reason.
     expressions : the numbers for confidences in words: ``{"high": 0.85}``.
     assumes_percent : `percent` comes from the fit of the model, not from the caller.
+    prefix : opens warnings about the rows, such as "model gpt-4: ".
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -85,6 +89,7 @@ class Reading:
     max_bad: float = MAX_BAD
     expressions: Mapping[str, float] = field(default_factory=dict)
     assumes_percent: bool = False
+    prefix: str = ""
 
     def __post_init__(self) -> None:
         require_kind(self.columns, Mapping, "columns", _NAMES)
@@ -289,7 +294,7 @@ def read(
 ) -> Iterator[Batch]:
     """Yield the records in validated batches.
 
-    needs_labels : rows without `correct` are bad; if False, `correct` is ignored.
+    needs_labels : rows without `correct` are left out, with a warning; if False, `correct` is ignored.
     needs_text : rows without `question` or `answer` are bad.
     needs_confidence : rows without `confidence` are bad; if False, `confidence` is ignored, and a batch has zeros.
     numbers : further columns of numbers with their largest values: 1 for confidences, infinity for any scale. Rows and
@@ -301,7 +306,7 @@ def read(
     reading = reading or Reading()
     words = {expression_key(words): worth for words, worth in reading.expressions.items()}
     top = 100.0 if reading.percent else 1.0
-    n_rows, percents = 0, Percents()
+    n_rows, read_rows, unlabelled, percents = 0, 0, 0, Percents()
     needs_ids: bool | None = None
     for table, counting in tables_of(records, reading):
         # All rows have ids or none: otherwise rows of one question would count as several questions.
@@ -312,9 +317,14 @@ def read(
         for column, name in reading.columns.items():
             table.require(name, f"--column {column}={name} (in Python: columns) asks for it.")
         checks = Checks(table, reading.columns, counting.on_fault, words)
+        correct = question = asked = answer = None
+        if needs_labels:
+            correct = checks.numbers("correct", 1.0, may_miss=True)
+            has_no_label = np.isnan(correct) & checks.is_good
+            checks.is_good &= ~has_no_label
+            unlabelled += int(has_no_label.sum())
+            read_rows += len(table)
         confidence = checks.numbers("confidence", top) if needs_confidence else np.zeros(len(table))
-        correct = checks.numbers("correct", 1.0) if needs_labels else None
-        question = asked = answer = None
         for column, most in (numbers or {}).items():
             if reading.has(column, table.names):
                 checks.numbers(column, most, may_miss=True)
@@ -340,10 +350,16 @@ def read(
             if reading.percent:
                 percents.add(batch.confidence)
             yield batch
+    if unlabelled and unlabelled == read_rows:
+        raise InputError(f"{table.origin}: no row has a label ({reading.name('correct')}). {LABEL_SOME}")
     if not n_rows:
         raise InputError("there are no rows to use: the records are empty, or every row was left out.")
     if reading.percent and needs_confidence:
         percents.require(is_assumed=reading.assumes_percent)
+    if unlabelled:
+        have = "has no label and is" if unlabelled == 1 else "have no label and are"
+        prefix = reading.prefix or f"{table.origin}: "
+        warnings.warn(f"{prefix}{unlabelled:,} of {read_rows:,} rows {have} not used.", QacalWarning, stacklevel=2)
 
 
 def tables_of(records: Any, reading: Reading) -> Iterator[tuple[Table, Reading]]:

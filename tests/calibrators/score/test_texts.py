@@ -24,7 +24,7 @@ def is_ideograph(letter):
 def twin_words(text):
     """Return the words of a text, one letter after the other."""
     words, now = [], ""
-    for letter in text:
+    for letter in unicodedata.normalize("NFC", text):
         if is_ideograph(letter) or unicodedata.category(letter)[0] not in "LMN":
             words += [now] if now else []
             words += [letter] if is_ideograph(letter) else []
@@ -35,6 +35,7 @@ def twin_words(text):
 
 
 def twin_form(text):
+    text = unicodedata.normalize("NFC", text)
     words, kinds = twin_words(text), [unicodedata.category(letter) for letter in text]
     special = {",": "comma", ";": "comma", ":": "comma", ".": "stop", "!": "stop", "?": "question"}
     names = [special.get(letter, "symbol" if kind[0] in "PS" else "") for letter, kind in zip(text, kinds, strict=True)]
@@ -85,6 +86,14 @@ def test_shared_words_are_those_of_the_twin(pairs):
         distinct = {*twin_words(answer)}
         shared = len(distinct & {*twin_words(question)})
         assert form[row, -2:].tolist() == [shared, shared / max(len(distinct), 1)]
+
+
+def test_composed_and_decomposed_letters_are_the_same():
+    """macOS writes "é" as two characters in names of files, and most keyboards as one."""
+    texts = ["Qui a écrit « Les Misérables » ?", "Привет, Й", "한국어"]
+    one, two = (Texts.of([unicodedata.normalize(form, text) for text in texts]) for form in ("NFC", "NFD"))
+    np.testing.assert_array_equal(one.words, two.words)
+    np.testing.assert_array_equal(one.form, two.form)
 
 
 def test_hashes_are_the_same_on_every_machine():
