@@ -22,10 +22,10 @@ import numpy as np
 
 from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.score import LearnedScore, ScoreReading
-from qacal.embedders import ColumnEmbedder, Embedder, embedder
+from qacal.embedders import ColumnEmbedder, Embedder, StaticEmbedder, embedder
 from qacal.errors import InputError
 from qacal.model.base import Progress
-from qacal.model.features import Feature
+from qacal.model.features import Embed, Feature
 from qacal.partitions import EMBEDDING, Column, Partition, Product
 from qacal.records.reading import Batch
 from qacal.tally.arrays import ArrayLike, Floats
@@ -209,6 +209,13 @@ class Pipeline:
         return {"needs_text": self.needs_text, "numbers": numbers}
 
     @property
+    def embed(self) -> Embed | None:
+        """A function that embeds single texts, such as passages; None unless a fast embedder is loaded anyway."""
+        if not self.needs_vectors or not isinstance(loaded := self.vectors.load(), StaticEmbedder):
+            return None
+        return lambda texts: loaded.embed(texts, [""] * len(texts))
+
+    @property
     def group_columns(self) -> list[str]:
         """The columns that groups are made from."""
         return [name for name in self.partition._needs if name != EMBEDDING] if self.uses_groups else []
@@ -256,7 +263,7 @@ class Pipeline:
         for feature in self.features:
             if batch.reading.has(feature.name, batch.table.names):
                 values = batch.listed(feature.name)
-                inputs |= feature.read(values, *texts)
+                inputs |= feature.read(values, *texts, self.embed)
         if self.score.reads_words:
             inputs |= dict(zip(("question", "answer"), texts, strict=True))
         return self.score._read(inputs, explains=explains), groups
