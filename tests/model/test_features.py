@@ -83,3 +83,26 @@ def test_passages_on_the_topic_in_other_words_help(tmp_path):
     # Rows without passages are answered by the score without them.
     lacking = [row | {"passages": None} for row in testing]
     assert log_loss(correct, model.predict(lacking)) < log_loss(correct, without.predict(testing)) + 0.01
+
+
+@pytest.mark.filterwarnings("ignore::qacal.QacalWarning")  # all stated confidences are equal
+def test_a_score_that_reads_passages_but_no_text_still_needs_the_answer():
+    rng = np.random.default_rng(0)
+    rows = [
+        {
+            "question": f"Which {n}?",
+            "answer": str(n),
+            "confidence": 0.7,
+            "context": f"It is {m}.",
+            "correct": int(n == m),
+        }
+        for n, m in rng.integers(0, 2, (400, 2)).tolist()
+    ]
+    for row in rows[::8]:
+        row["correct"] = 1 - row["correct"]
+    score = qacal.LearnedScore(text=False)
+    model = qacal.QACalibrator(learned_score=score, features=["context:context"], output="continuous").fit(rows)
+    calibrated = model.predict(rows)
+    assert calibrated[[row["correct"] == 1 for row in rows]].mean() > 0.7
+    with pytest.raises(qacal.InputError, match="no column 'question'"):
+        model.predict([{"confidence": 0.7, "context": "It is 1."}])

@@ -200,6 +200,8 @@ class Pipeline:
     @property
     def needs_text(self) -> bool:
         """Whether rows must have a question and an answer."""
+        if any(feature.kind == "context" for feature in self.features):
+            return True
         return (self.needs_vectors and self.vectors.read_text) or (self.score is not None and self.score.reads_words)
 
     @property
