@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.texts import PairTexts
@@ -17,6 +18,7 @@ from qacal.parameters import shown
 from qacal.records.columns import parse_number
 from qacal.tally.arrays import Floats, is_missing
 
+Embed: TypeAlias = Callable[[Sequence[str]], NDArray[np.floating]]
 Kind: TypeAlias = Literal["numeric", "category", "confidence", "logprobs", "context"]
 
 NEVER_TRIED = (
@@ -33,6 +35,8 @@ _ROWS_A_VALUE = 5
 _IDS = 0.5
 # A column in which fewer of the values are not numbers is one of numbers with mistakes.
 _MISTAKES = 0.1
+# The vectors of the passages of this many rows are in memory at a time.
+_ROWS_A_STEP = 1024
 # A text of this many characters is not the name of a category.
 _LONG = 80
 _CONFIDENCE = ("confidence", "prob", "certainty", "likelihood", "agreement")
@@ -48,7 +52,8 @@ class Feature:
     - "confidence": another confidence in [0, 1].
     - "logprobs": a list of the log-probabilities of the answer's tokens: their sum, mean and least, and the entropy
       where each token comes with its alternatives.
-    - "context": texts that the answer should rest on: which share of the words of answer and question they have.
+    - "context": passages that the answer should rest on: which share of the words of answer and question they have, and
+      the cosine of answer and question with the nearest passage, where the embedder is fast.
 
     >>> Feature.named("tenant"), Feature.named("retrieval:numeric")
     (Feature(name='tenant', kind=None), Feature(name='retrieval', kind='numeric'))
@@ -71,11 +76,18 @@ class Feature:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The names of the inputs that are made from the column."""
-        made = {"logprobs": ("sum", "mean", "least", "entropy"), "context": ("answer", "question")}
+        made = {
+            "logprobs": ("sum", "mean", "least", "entropy"),
+            "context": ("answer", "question", "answer cosine", "question cosine"),
+        }
         return tuple(f"{self.name}: {part}" for part in made[self.kind]) if self.kind in made else (self.name,)
 
-    def read(self, values: Sequence[Any], questions: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
+    def read(
+        self, values: Sequence[Any], questions: Sequence[str], answers: Sequence[str], embed: Embed | None = None
+    ) -> dict[str, Any]:
         """Return the inputs that are made from a column; a value that cannot be read is missing.
+
+        embed : gives texts vectors of length 1; None if that would take long.
 
         >>> Feature("tokens", "logprobs").read([[-0.1, -2.0], None], [], [])["tokens: mean"]
         array([-1.05,   nan])
@@ -88,7 +100,8 @@ class Feature:
             table = np.array([_token_numbers(_listed(value)) for value in values], dtype=np.float64)
             columns = list(table.reshape(-1, 4).T)
         else:
-            columns = _overlap([_joined(value) for value in values], questions, answers)
+            passages = [_passages(value) for value in values]
+            columns = [*_overlap(passages, questions, answers), *_cosines(passages, questions, answers, embed)]
         return dict(zip(self.inputs, columns, strict=True))
 
 
@@ -267,8 +280,31 @@ def _joined(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _overlap(contexts: Sequence[str], questions: Sequence[str], answers: Sequence[str]) -> list[Floats]:
+def _passages(value: Any) -> list[str]:
+    return [text for text in map(_joined, _listed(value) or [value]) if text]
+
+
+def _overlap(passages: Sequence[list[str]], questions: Sequence[str], answers: Sequence[str]) -> list[Floats]:
     """Return which share of the words of answers, and of questions, is in the contexts; NaN without a context."""
+    contexts = ["\n".join(texts) for texts in passages]
     has_context = np.array([bool(text) for text in contexts])
-    shares = [PairTexts.of(list(contexts), list(texts)).form[:, -1] for texts in (answers, questions)]
+    shares = [PairTexts.of(contexts, list(texts)).form[:, -1] for texts in (answers, questions)]
     return [np.where(has_context, share, np.nan) for share in shares]
+
+
+def _cosines(
+    passages: Sequence[list[str]], questions: Sequence[str], answers: Sequence[str], embed: Embed | None
+) -> list[Floats]:
+    """Return the largest cosine of answers, and of questions, with a passage; NaN without a passage.
+
+    One passage is enough to support an answer; the others would only lower an average.
+    """
+    out = np.full((2, len(passages)), np.nan)
+    for first in range(0, len(passages) if embed is not None else 0, _ROWS_A_STEP):
+        step = slice(first, first + _ROWS_A_STEP)
+        row = np.repeat(np.arange(len(passages[step])), [len(texts) for texts in passages[step]])
+        if embed is not None and len(row):
+            vectors = embed([text for texts in passages[step] for text in texts])
+            for found, texts in zip(out[:, step], (answers[step], questions[step]), strict=True):
+                np.fmax.at(found, row, (vectors * embed(texts)[row]).sum(axis=1, dtype=np.float64))
+    return list(out)

@@ -143,7 +143,7 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         split = _split(model, inputs, pipeline, overviews[0].rows)
         taken = {*inputs.reading.columns.values(), *pipeline.partition._needs, *inputs.apart}
         features = features.over(overviews[0].columns, taken)
-        score = None if pipeline.score is None else ScoreSample(pipeline.score, features)
+        score = None if pipeline.score is None else ScoreSample(pipeline.score, features, pipeline.embed)
         all_ids, group_ids = _train(pipeline, records, split, inputs, score, overviews[0], progress)
         if score is not None:
             pipeline = replace(pipeline, features=score.used)

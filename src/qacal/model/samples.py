@@ -14,7 +14,7 @@ import numpy as np
 from qacal.calibrators.score import LearnedScore
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.scores import doubt_of
-from qacal.model.features import Feature, Features, FoundKind, find_kind, parameters_of
+from qacal.model.features import Embed, Feature, Features, FoundKind, find_kind, parameters_of
 from qacal.model.groups import Sampler, Summaries
 from qacal.model.pipeline import Pipeline
 from qacal.partitions import EMBEDDING, Partition
@@ -121,11 +121,13 @@ class ScoreSample:
     """Rows that train a score.
 
     features : the columns that it may read. Those that the user did not name must help clearly to be used.
+    embed : embeds single texts; None if that would take long.
     used, not_tried : after a fit, the columns that the score reads, and those that it could not, with the reason.
     """
 
-    def __init__(self, score: LearnedScore, features: Features) -> None:
+    def __init__(self, score: LearnedScore, features: Features, embed: Embed | None) -> None:
         self._score = score
+        self._embed = embed
         self._features = (*features.named, *features.found)
         self._is_named = [True] * len(features.named) + [False] * len(features.found)
         self.reads_vectors = score.text
@@ -174,7 +176,7 @@ class ScoreSample:
                 self.not_tried[feature.name] = found.reason
                 continue
             tried.append(Feature(feature.name, found.kind))
-            inputs |= tried[-1].read(values, questions, answers)
+            inputs |= tried[-1].read(values, questions, answers, self._embed)
         self._score.set_params(**parameters_of(tried))
         if self.reads_vectors:
             inputs[EMBEDDING] = self._vectors.rows()
