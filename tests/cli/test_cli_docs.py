@@ -1,4 +1,4 @@
-"""docs/cli.md is the help of every command; this test says when it is out of date, and how to renew it."""
+"""docs/cli.md is the help of every command; this test says when it is out of date, and how to refresh it."""
 
 import re
 from pathlib import Path
