@@ -31,7 +31,7 @@ def written():
 
 
 def test_the_reference_of_commands_is_up_to_date():
-    said = "docs/cli.md is out of date; renew it with: python -m tests.cli.test_cli_docs"
+    said = "docs/cli.md is out of date; refresh it with: python -m tests.cli.test_cli_docs"
     assert re.sub(r"\s+", " ", DOCS.read_text(encoding="utf-8")) == re.sub(r"\s+", " ", written()), said
 
 

@@ -61,7 +61,7 @@ def test_how_many_rows_another_group_needs(tmp_path):
     largest = max(group.rows for group in model.describe_groups())
     assert (
         f"The largest group without its own intervals has {largest} of the 250 certifying rows that it needs; about "
-        f"{needed:,} labelled rows in all would give it them." in out
+        f"{needed:,} labelled rows in all would be enough." in out
     )
     assert needed == pytest.approx(5 * model.rows_ * 250 / largest, rel=0.1)
     assert model.rows_ + model.learned_score_.rows_ == pytest.approx(5 * model.rows_, rel=0.1)

@@ -84,7 +84,7 @@ def run(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Certify on these rows (labelled by people) and train on the others (labelled by a judge).",
+            help="Certify on these rows, labelled by people, and train on the others, labelled by a judge.",
         ),
     ] = None,
     train_share: Annotated[

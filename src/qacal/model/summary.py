@@ -146,7 +146,7 @@ def _one_more(model: QACalibrator, has_certify_records: bool) -> list[str]:
     kind = "labelled rows" if share else "certifying rows"
     return [
         f"The largest group without its own intervals has {most} of the {needed} certifying rows that it needs; about "
-        f"{rows:,} {kind} in all would give it them."
+        f"{rows:,} {kind} in all would be enough."
     ]
 
 

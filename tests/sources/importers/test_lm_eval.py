@@ -101,7 +101,7 @@ def test_fractional_metrics_and_single_choices_give_no_label(tmp_path):
     found = imported(tmp_path, good, share, single, *unknown, keep_unscored=True)
     assert (found.account.read, found.account.kept) == (5, 1)
     assert found.account.dropped == {
-        "acc is a share, and does not judge one choice": 1,
+        "acc is a fraction, so it does not say whether the choice is correct": 1,
         "there is one choice only: its likelihood is that of the target, not of an answer": 1,
         "a choice has no likelihood, so the best one is not known": 2,
     }
