@@ -69,7 +69,7 @@ def test_targets_out_of_reach_are_errors():
         (lambda: qacal.calibrators.UniformMassBinning(resolution="a").fit([0.5], [1]), "resolution is 'a'"),
         (lambda: qacal.calibrators.UniformMassBinning(points_per_bin=10**30).fit([0.5], [1]), "points_per_bin is 1000"),
         (lambda: qacal.calibrators.ScalingBinning(seed=None).fit([0.5], [1]), "seed is None"),
-        (lambda: qacal.QABinning(max_depth=1).fit([0.5], [1], groups=["a"]), "the groups are no tree"),
+        (lambda: qacal.QABinning(max_depth=1).fit([0.5], [1], groups=["a"]), "the groups are not a tree"),
         (lambda: qacal.partitions.KDTree(max_depth=2.5).fit([[0.5]]), r"max_depth is 2\.5"),
         (lambda: qacal.planning.epsilon(10, 100, 0.1, levels=0), "levels is 0"),
         (lambda: qacal.planning.points_per_bin(0.1, 1000.0, 0.1), r"n is 1000\.0"),

@@ -289,7 +289,7 @@ def test_a_value_whose_answers_are_all_correct_is_above_the_rest():
 def test_refusals():
     with pytest.raises(InputError, match="feature is 'odd'; expected"):
         TreeScaling(feature="odd").fit([0.5], [1])
-    with pytest.raises(InputError, match="max_depth is 3, and the groups are no tree"):
+    with pytest.raises(InputError, match="max_depth is 3, and the groups are not a tree"):
         TreeScaling(max_depth=3).fit([0.5, 0.6], [1, 0], groups=["a", "b"])
     with pytest.raises(InputError, match="max_depth is 3; the groups are a tree of depth 1"):
         TreeScaling(max_depth=3).fit([0.5, 0.6], [1, 0], groups=Paths(np.array([0, 1]), np.array([2, 2]), 1))

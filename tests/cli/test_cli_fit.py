@@ -246,7 +246,7 @@ def test_a_model_that_cannot_be_read_is_replaced(tmp_path):
 
 
 def test_a_new_fit_reports_that_the_threshold_of_the_old_model_is_lost(tmp_path):
-    said = "The model that was there had a threshold; this one has none (qacal threshold)."
+    said = "The replaced model had a threshold; this one has none (qacal threshold)."
     QACalibrator(partition="column:topic").fit(answers(300)).set_threshold(0.8).save(tmp_path / "model")
     assert said in fit(tmp_path, answers(300), "--partition", "column:topic")[1]
     assert said not in fit(tmp_path, answers(300), "--partition", "column:topic")[1]

@@ -215,7 +215,7 @@ def test_a_checkpoint_without_all_its_weights_is_refused(tmp_path):
     whole = network("bert")
     weights = {name: value for name, value in whole.state_dict().items() if "layer.1." not in name}
     whole.save_pretrained(tmp_path, state_dict=weights)
-    with pytest.raises(InputError, match=r"lacks the weights .*it is not a whole encoder"):
+    with pytest.raises(InputError, match=r"lacks the weights .*it is not a complete encoder"):
         embedder(f"hf:{tmp_path}")
 
 

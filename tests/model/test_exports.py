@@ -265,7 +265,7 @@ def test_values_that_sql_and_json_cannot_represent_are_refused():
     with pytest.raises(NotFittedError, match="call fit"):
         to_sql(QABinning())
     for column in ("", "\ud800", None):
-        with pytest.raises(InputError, match="no name for a column"):
+        with pytest.raises(InputError, match="not the name of a column"):
             to_sql(fitted(Identity(), "none"), confidence=column)
 
 

@@ -186,7 +186,7 @@ def run(
             title = "" if by is None else f"{by} {value}: "
             options.show(title + described(one, is_certified_apart=certify is not None))
     if lost_threshold:
-        options.note("The model that was there had a threshold; this one has none (qacal threshold).")
+        options.note("The replaced model had a threshold; this one has none (qacal threshold).")
     _print_next(file, output, by, used=(certify, group_rows), skips=skip_bad_rows is not None)
 
 

@@ -88,7 +88,7 @@ def test_zstd_that_cannot_be_read_says_what_to_install(tmp_path):
     path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS)], method=ZSTANDARD)
     done = subprocess.run([sys.executable, "-c", WITHOUT_ZSTD, str(path)], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "is packed with zstd" in done.stderr
+    assert "is compressed with zstd" in done.stderr
     assert f"{quote(sys.executable)} -m pip install '.[import]'" in done.stderr
 
 
@@ -179,7 +179,7 @@ def test_one_scorer_is_the_label(tmp_path):
     one = sample(7, PARIS, scores=scores)
     with pytest.raises(InputError, match=r"there are several scorers: match, rubric\. Choose one with --metric\."):
         imported(tmp_path, one)
-    with pytest.raises(InputError, match="there is no scorer 'includes'; there is match, rubric"):
+    with pytest.raises(InputError, match="there is no scorer 'includes'; the log has match, rubric"):
         imported(tmp_path, one, metric="includes")
     assert only(tmp_path, one, metric="match")["correct"] == 0.0
     assert only(tmp_path, one, metric="rubric:facts")["correct"] == 1.0
@@ -302,7 +302,7 @@ def test_long_questions_are_stored_as_attachments(tmp_path):
 
 
 def test_files_that_are_not_logs_are_refused(tmp_path):
-    with pytest.raises(InputError, match="says nothing of an eval"):
+    with pytest.raises(InputError, match="does not mention an eval"):
         import_log("inspect", [write_json(tmp_path / "other.json", {"samples": [sample(7, PARIS)]})])
     cut = tmp_path / "cut.json"
     cut.write_text(json.dumps({**HEADER, "samples": [sample(7, PARIS)]})[:-40])

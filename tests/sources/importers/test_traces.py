@@ -146,7 +146,7 @@ def test_a_cut_completion_is_not_read(tmp_path, reason, confidence):
 
 
 def test_a_named_score_that_does_not_exist_is_refused(tmp_path):
-    with pytest.raises(InputError, match="there is no score 'correctness'; there is none"):
+    with pytest.raises(InputError, match="there is no score 'correctness'; the log has none"):
         langfuse(tmp_path, [observation(0, PARIS)], metric="correctness")
 
 
