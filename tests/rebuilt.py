@@ -1,4 +1,4 @@
-"""A fitted value as it comes back from a file, with all its constraints checked."""
+"""A fitted value as loaded from a file, with all its constraints checked."""
 
 from typing import Any
 

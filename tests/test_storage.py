@@ -1,4 +1,4 @@
-"""Saving and loading: bit for bit, whole or nothing, and never a wrong answer from a damaged or altered folder."""
+"""Saving and loading: bit for bit, atomic, and no wrong answer from a damaged or altered folder."""
 
 import copy
 import itertools
@@ -363,7 +363,7 @@ def test_foreign_and_changed_calibrators_are_refused(tmp_path):
         save(tmp_path / "model", outer(about={3: 1}), CLASSES)
 
 
-# Whole or nothing
+# Atomic saving
 
 
 def test_a_model_replaces_a_model(tmp_path):
@@ -458,8 +458,8 @@ def test_a_failure_in_the_middle_leaves_what_was_there(failing, after, is_new, t
 
 @pytest.mark.parametrize("step", ["fsync", "replace", "unlink"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_whoever_stops_a_save_leaves_the_old_model_or_the_new_one(step, when, tmp_path, monkeypatch):
-    """SystemExit is how the command line takes SIGTERM; it may come between any two steps."""
+def test_an_interrupted_save_leaves_the_old_or_the_new_model(step, when, tmp_path, monkeypatch):
+    """The command line turns SIGTERM into SystemExit, which may come between any two steps."""
     one, two = fitted(QABinning(points_per_bin=7)), fitted(QABinning(points_per_bin=5))
     real = getattr(os, step)
     seen = set()
@@ -519,7 +519,7 @@ def test_what_a_killed_save_left_behind_is_removed_later(tmp_path, monkeypatch):
         os.utime(path, (0, 0))
     save_turn(tmp_path / "model", 2, fitted(Identity()))
     assert not any(path.exists() for path in old)
-    # This one may be of somebody who is saving right now.
+    # This one may belong to a save in progress.
     assert new.exists()
     replace, notes = os.replace, tmp_path / "model" / "notes.txt"
 
@@ -589,7 +589,7 @@ def arrays_of(path):
 
 
 def rewrite(path, change):
-    """Change the document and make its digest agree: what somebody would do who means harm."""
+    """Change the document and update its digest, as an attacker would."""
     document = json.loads((path / MODEL).read_text(encoding="utf-8"))
     document.pop("digest")
     change(document)
@@ -663,7 +663,7 @@ def test_each_fault_has_its_message(model):
     refuses(model, "model.json cannot be read: Is a directory")
 
 
-def test_another_layout_of_the_document_is_no_damage(model):
+def test_another_layout_of_the_document_is_accepted(model):
     document = json.loads((model / MODEL).read_bytes())
     (model / MODEL).write_text(json.dumps(document), encoding="utf-8")
     assert load_turn(model).turn == 3
@@ -756,7 +756,7 @@ def test_content_that_no_fit_makes_is_refused(name, array, match, tmp_path):
     refuses(tmp_path / "model", match)
 
 
-# Altered models of every kind: refused, or still right in form
+# Altered models of every kind are refused, or still return probabilities
 
 
 def answers(n, seed=0):
@@ -814,14 +814,14 @@ def saved(request, tmp_path_factory):
 
 
 def still_answers(path):
-    """Load; what loads must answer with probabilities."""
+    """Load a model; if it loads, it must return probabilities."""
     try:
         model = qacal.load(path)
     except QacalError:
         return False
     try:
         found = model.calibrate(ROWS, allow_other_source=True)
-    except InputError:  # it may ask for other columns, or vectors of another length, and says so
+    except InputError:  # it may need other columns or vectors of another length, with an error
         return True
     for row in found:
         assert 0 <= row["calibrated"] <= 1
@@ -907,7 +907,7 @@ def altered(array, others, rng):
 
 
 def test_altered_models_are_refused_or_answer_with_probabilities(saved, tmp_path):
-    """Digests agree, as whoever means harm would see to. Warnings are errors: nothing overflows on the way either."""
+    """Digests agree, as an attacker would ensure. Warnings are errors, so nothing overflows either."""
     rng = np.random.default_rng(0)
     original = (saved / MODEL).read_bytes()
     numbers = arrays_of(saved).read_bytes()

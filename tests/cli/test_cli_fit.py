@@ -1,4 +1,4 @@
-"""What `qacal fit` prints: which intervals it certifies, what is wrong with the rows or unused, and what to do next."""
+"""What `qacal fit` prints: certified intervals, problems in the rows, unused columns and next steps."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from tests.model.test_certify import judged, people
 
 
 def fit(folder, rows, *options, model="model"):
-    """Fit on some rows; return what is printed and what is noted."""
+    """Fit on some rows; return standard output and standard error."""
     pl.DataFrame(rows).write_parquet(folder / "a.parquet")
     code, out, err = run("fit", folder / "a.parquet", "-o", folder / model, *options)
     assert code == 0, err
@@ -44,7 +44,7 @@ def certificates(out):
         (600, ("--partition", "column:topic", "--calibrator", "qa-binning"), r"4 of 4\."),
     ],
 )
-def test_how_many_groups_have_a_certificate_of_their_own(tmp_path, count, options, said):
+def test_how_many_groups_have_their_own_intervals(tmp_path, count, options, said):
     out, _ = fit(tmp_path, answers(count), *options)
     assert re.match(said, certificates(out)), certificates(out)
     found = load(tmp_path / "model").calibrate(answers(3000, seed=1))
@@ -75,7 +75,7 @@ def test_very_few_rows_are_told_first_what_they_cannot_say(tmp_path):
     assert max(found.high[0] - 0.5, 0.5 - found.low[0]) <= 0.1
 
 
-def test_rows_of_a_file_that_certifies_count_by_themselves(tmp_path):
+def test_rows_of_a_certify_file_are_counted_apart(tmp_path):
     pl.DataFrame(people(900, seed=2)).write_parquet(tmp_path / "people.parquet")
     learn = judged(answers(900, seed=1), 1)
     out, _ = fit(tmp_path, learn, "--partition", "bisecting:1", "--certify", tmp_path / "people.parquet")
@@ -98,7 +98,7 @@ def test_rows_of_a_file_that_certifies_count_by_themselves(tmp_path):
 def test_how_far_off_half_of_the_answers_can_be(tmp_path, options):
     """The distance to the farther end of the interval, as the report has it."""
     rows = [{**row, "kind": f"k{number % 30}"} for number, row in enumerate(answers(6000))]
-    # In any order but that of their numbers, which are part of the questions.
+    # Shuffled: the questions contain running numbers.
     rows = [rows[at] for at in np.random.default_rng(1).permutation(len(rows))]
     out, _ = fit(tmp_path, rows[:2000], *options)
     bound = float(re.search(r"half of the answers, the accuracy of similar answers is within (\d\.\d\d) of", out)[1])
@@ -109,7 +109,7 @@ def test_how_far_off_half_of_the_answers_can_be(tmp_path, options):
     assert bound == pytest.approx(far.median(), abs=0.03)
 
 
-def test_so_few_rows_that_nothing_is_certified(tmp_path):
+def test_too_few_rows_to_certify_anything(tmp_path):
     out, _ = fit(tmp_path, answers(60))
     rows = load(tmp_path / "model").rows_
     assert (
@@ -120,7 +120,7 @@ def test_so_few_rows_that_nothing_is_certified(tmp_path):
     assert "next to nothing" not in fit(tmp_path, answers(2000))[0]
 
 
-def test_what_certifies_nothing_says_nothing_of_certificates(tmp_path):
+def test_calibrators_without_certificates_print_none(tmp_path):
     out, _ = fit(tmp_path, answers(300), "--continuous")
     assert "ertif" not in out
     assert out.startswith("Score: ")
@@ -138,7 +138,7 @@ def test_how_many_rows_the_groups_have(tmp_path):
     assert "\n30 rows certify, in 3 groups of 10 rows (TreeBinning)." in out
 
 
-# What the rows have
+# Remarks on the rows
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_labels_that_are_all_the_same_for_one_llm_or_in_the_rows_that_certify(tm
     assert "all 300 rows" not in err
 
 
-def test_rows_that_were_left_out_are_nobodys(tmp_path):
-    """An LLM's name that is none, in rows that --skip-bad-rows leaves out."""
+def test_rows_that_were_left_out_belong_to_no_llm(tmp_path):
+    """An invalid name of an LLM in rows that --skip-bad-rows leaves out."""
     rows = [row | {"correct": 1} for row in answers(300)]
     rows += [rows[0] | {"id": "x", "model": ["a", "b"], "correct": 0}]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -188,7 +188,7 @@ def test_rows_that_were_left_out_are_nobodys(tmp_path):
     assert "model parrot-1: all 300 rows are correct" in err
 
 
-def test_columns_are_tried_without_asking(tmp_path):
+def test_columns_are_tried_by_default(tmp_path):
     rng = np.random.default_rng(0)
     rows = [
         row
@@ -245,12 +245,12 @@ def test_wrong_values_among_numbers_are_named_and_can_be_skipped(tmp_path):
 
 
 @pytest.mark.parametrize("value", ["high", 40.0, None])
-def test_what_only_sounds_like_a_confidence_is_not_offered(tmp_path, value):
+def test_columns_that_only_sound_like_a_confidence_are_not_offered(tmp_path, value):
     _, err = fit(tmp_path, [row | {"confidence_words": value} for row in answers(300)])
     assert "also have" not in err
 
 
-# What comes next
+# Next steps
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl.gz"])
@@ -280,8 +280,8 @@ def test_a_model_that_cannot_be_read_is_replaced(tmp_path):
     assert load(tmp_path / "model").rows_ == 300
 
 
-def test_a_new_fit_tells_that_the_threshold_of_the_old_model_is_gone(tmp_path):
-    said = "The model that was there had a threshold; this one has none (qacal threshold)."
+def test_a_new_fit_reports_that_the_threshold_of_the_old_model_is_lost(tmp_path):
+    said = "The replaced model had a threshold; this one has none (qacal threshold)."
     QACalibrator(partition="column:topic").fit(answers(300)).set_threshold(0.8).save(tmp_path / "model")
     assert said in fit(tmp_path, answers(300), "--partition", "column:topic")[1]
     assert said not in fit(tmp_path, answers(300), "--partition", "column:topic")[1]
@@ -306,7 +306,7 @@ def test_a_score_is_not_tuned_by_the_measures_of_bins(tmp_path):
     assert run(*command, "--partition", "column:topic")[0] == 0
 
 
-def test_rows_that_made_groups_of_texts_count_as_labelled(tmp_path):
+def test_rows_used_for_groups_count_as_labelled(tmp_path):
     options = ("--calibrator", "qa-binning", "--partition", "kmeans:8", "--points-per-bin", "200")
     out, _ = fit(tmp_path, answers(1200), *options)
     largest = max(group.rows for group in load(tmp_path / "model").describe_groups() if group.rows < 200)
@@ -315,7 +315,7 @@ def test_rows_that_made_groups_of_texts_count_as_labelled(tmp_path):
 
 
 @pytest.mark.filterwarnings("always::qacal.QacalWarning")
-def test_labels_the_wrong_way_round_are_told(tmp_path):
+def test_reversed_labels_are_reported(tmp_path):
     rows = [row | {"confidence": 0.5 + 0.3 * (1 - row["correct"])} for row in answers(200)]
     assert "Note: answers with higher confidence are more often wrong (AUROC 0.00" in fit(tmp_path, rows)[1]
     by = fit(tmp_path, rows, "--by", "model", model="models")[1]
@@ -384,7 +384,7 @@ def test_what_fit_prints_next_works_as_printed_with_other_names_and_percents(tmp
         assert code == 0, err
         assert "As in the fit: confidence is score, " in err
         assert "confidences are percents (to change it: --column, --no-percent)." in err
-    # Rows with the usual names need nothing, and confidences of another column are no percents unless told.
+    # Rows with the usual names need no option, and another column is in percent only if declared.
     model, usual = load("model"), answers(30, seed=2)
     assert pl.read_csv("calibrated.csv")["calibrated"].to_list() == [
         row["calibrated"] for row in model.calibrate(usual)
@@ -397,7 +397,7 @@ def test_what_fit_prints_next_works_as_printed_with_other_names_and_percents(tmp
     assert run("apply", "model", "usual.csv", "-o", "out.csv")[2] == "30 rows written to out.csv.\n"
 
 
-def test_percents_of_the_fit_are_assumed_unless_told(tmp_path, monkeypatch):
+def test_percents_of_the_fit_are_assumed_unless_declared_otherwise(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [{**row, "confidence": 100 * row["confidence"]} for row in answers(300)]
     pl.DataFrame(rows).write_parquet("a.parquet")

@@ -18,7 +18,7 @@ FIT = ("--partition", "column:subject")
 
 
 def rows_with(*faults, count=100):
-    """Return rows, of which some have these values in place of their own."""
+    """Return rows, some of them with these values."""
     rows = [{**row, "subject": "law"} for row in answers(count)]
     for at, fault in enumerate(faults):
         rows[at] |= fault
@@ -44,7 +44,7 @@ def test_reasons_are_counted_with_an_example_each():
     assert bad.reasons[0].example.place == "row 1"
 
 
-def test_too_many_bad_rows_stop_a_fit_in_python_unless_told():
+def test_too_many_bad_rows_stop_a_fit_in_python_unless_allowed():
     rows = rows_with(*[{"confidence": 85}] * 21)
     model = QACalibrator(partition="column:subject", calibrator=QABinning(points_per_bin=20))
     with pytest.raises(BadRowsError, match=r"21 of 100 rows \(21%\)\n  21: confidence above 1, such as "):
@@ -107,12 +107,12 @@ def test_decimal_commas_are_read(tmp_path):
     for name in ("semicolons.csv", "quoted.csv"):
         (batch,) = read(tmp_path / name, needs_labels=True)
         np.testing.assert_array_equal(batch.confidence, rows["confidence"])
-    # New columns are written as the file writes its own numbers.
+    # New columns use the decimal separator of the file.
     ok("fit", tmp_path / "semicolons.csv", "-o", tmp_path / "model", *FIT)
     ok("apply", tmp_path / "model", tmp_path / "semicolons.csv", "-o", tmp_path / "out.csv")
     calibrated = pl.read_csv(tmp_path / "out.csv", separator=";", decimal_comma=True)["calibrated"]
     np.testing.assert_allclose(calibrated, load(tmp_path / "model").predict(tmp_path / "semicolons.csv"))
-    # An answer such as 1,234 says nothing about how numbers are written.
+    # An answer such as 1,234 does not decide the decimal separator.
     odd = rows.with_columns(answer=pl.lit("1,234"))
     odd.write_csv(tmp_path / "points.csv", separator=";")
     ok("apply", tmp_path / "model", tmp_path / "points.csv", "-o", tmp_path / "out.csv")
@@ -123,7 +123,7 @@ def test_decimal_commas_are_read(tmp_path):
     assert 'a decimal comma needs quotes: "0,75"' in err
 
 
-def test_commands_take_words_for_what_they_stand_for(tmp_path):
+def test_commands_take_values_for_words(tmp_path):
     rows = [{**row, "confidence": "High" if row["confidence"] > 0.8 else "low"} for row in rows_with(count=300)]
     file = lines(tmp_path / "a.jsonl", rows)
     words = ("--expression", "high=0.85", "--expression", "low=0.3")
@@ -261,7 +261,7 @@ def test_a_file_that_holds_no_bad_rows_is_not_overwritten_by_them(tmp_path):
     assert bad.read_text() == "my notes\n"
 
 
-def test_messages_speak_of_options_in_the_shell_and_of_both_in_python(tmp_path):
+def test_messages_name_options_in_the_shell_and_also_arguments_in_python(tmp_path):
     file = lines(tmp_path / "a.jsonl", rows_with(*[{"confidence": 85}] * 60, *[{"confidence": 90}] * 40))
     with pytest.raises(InputError, match=r"--percent \(in Python: percent=True\)\..*FILE \(in Python: on_fault"):
         list(read(file, needs_labels=True))

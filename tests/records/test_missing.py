@@ -1,4 +1,4 @@
-"""A missing value is missing everywhere: one definition for labels, groups, confidences, ids and people's labels."""
+"""A missing value is missing everywhere: one definition for labels, groups, confidences, ids and human labels."""
 
 from decimal import Decimal
 
@@ -52,13 +52,13 @@ def test_what_is_not(value):
     assert not is_missing(value)
 
 
-def test_a_missing_label_is_no_group(gone):
+def test_a_missing_label_is_not_a_group(gone):
     assert as_grouping(["law", gone, "art"], 3).code.tolist() == [1, NO_GROUP, 0]
     assert Column("subject").fit(["law", gone, "art"]).assign(["art", gone]).tolist() == ["art", None]
     assert {group.group for group in evaluate([1, 0], [0.9, 0.8], groups=["law", gone]).groups} == {"law", None}
 
 
-def test_columns_have_none_for_it_and_texts_may_be_empty(gone):
+def test_columns_have_none_for_missing_values_and_texts_may_be_empty(gone):
     for values in (listed(["a", gone, 0.5]), column_of_any(["a", gone, 0.5], "x").tolist()):
         assert values == ["a", "" if isinstance(gone, str) else None, 0.5]
     (batch,) = read(
@@ -85,7 +85,7 @@ def test_a_column_to_measure_by_needs_a_value(gone):
         collect(rows_with(subject=gone), Reading(), None, None, "subject")
 
 
-def test_people_have_not_labelled_it(gone):
+def test_a_missing_human_label_is_no_label(gone):
     assert HumanLabels("by_hand").label({"by_hand": gone}) is None
     assert question_of({"id": gone, "question": "Why?"}) == "Why?"
 

@@ -90,7 +90,7 @@ def run(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Certify on these rows (labelled by people) and train on the others (labelled by a judge).",
+            help="Certify on these rows, labelled by people, and train on the others, labelled by a judge.",
         ),
     ] = None,
     train_share: Annotated[
@@ -195,7 +195,7 @@ def run(
             title = "" if by is None else f"{by} {value}: "
             options.show(title + described(one, is_certified_apart=certify is not None))
     if lost_threshold:
-        options.note("The model that was there had a threshold; this one has none (qacal threshold).")
+        options.note("The replaced model had a threshold; this one has none (qacal threshold).")
     _print_next(file, output, by, used=(certify, group_rows), skips=skip_bad_rows is not None)
 
 

@@ -105,7 +105,7 @@ def _maps_of(calibrator: Calibrator) -> _Exportable:
         raise InputError(f"calibrator is {shown(calibrator)}; expected a fitted one, such as model.calibrator_.")
     maps: Any = calibrator._fitted_maps()
     if not isinstance(maps, _Exportable):
-        raise InputError(f"{type(maps).__name__} cannot be exported; it is none of qacal's maps.")
+        raise InputError(f"{type(maps).__name__} cannot be exported; it is not a map of qacal.")
     return maps
 
 

@@ -232,7 +232,7 @@ def _is_json_list(value: Any) -> bool:
 
 
 def _listed(value: Any) -> list[Any]:
-    """Return a list as such, also if it is written as JSON, as in CSV files; empty if it is none."""
+    """Return a list as such, also if it is written as JSON, as in CSV files; empty for other values."""
     if _is_json_list(value):
         try:
             value = json.loads(value)
@@ -242,7 +242,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _log_probability(token: Any) -> float | None:
-    """Return the log-probability of a token, given as a number or as OpenAI's object; None if it is none."""
+    """Return the log-probability of a token, given as a number or as OpenAI's object; None for other values."""
     number = token.get("logprob") if isinstance(token, dict) else token
     if isinstance(number, bool) or not isinstance(number, int | float | np.number):
         return None

@@ -70,7 +70,7 @@ class QACalibrator(HasParameters, BaseModel):
         from the values ("price:numeric", or category, confidence, logprobs, context). By default ("auto") every column
         that looks useful is tried on held-out questions, and used if it helps clearly; () for none. Rows may lack
         features later: they are then answered by a score that was fitted without these.
-    output : "certified" predicts in steps, each with an interval from held-out rows. "continuous" trains on all rows
+    output : "certified" predicts in steps, each with an interval from labelled rows. "continuous" trains on all rows
         (at most 50,000) and predicts the score itself: better by about .003 in log loss, without groups and guarantee.
     train_share : the share of the questions that train groups and score; the calibrator is fitted on the others. By
         default .8 with a score (.9 below 200 rows), and .25 without, which is the paper's 20:60.

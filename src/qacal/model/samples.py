@@ -159,7 +159,7 @@ class ScoreSample:
     def fit(self) -> None:
         """Train the score."""
         if not self.count:
-            raise InputError(f"no row is left to learn a score from; {_LARGER_SHARE}")
+            raise InputError(f"no row is left to train a score on; {_LARGER_SHARE}")
         confidence, correct = self._numbers.rows().T
         inputs: dict[str, Any] = {"confidence": confidence}
         questions, answers = self._texts.rows().T.tolist()

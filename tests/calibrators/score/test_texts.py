@@ -1,4 +1,4 @@
-"""Texts as arrays of characters: beside a twin that goes from letter to letter."""
+"""Texts as arrays of characters, compared with a slow version that goes letter by letter."""
 
 import unicodedata
 
@@ -22,7 +22,7 @@ def is_ideograph(letter):
 
 
 def twin_words(text):
-    """Return the words of a text, one letter after the other."""
+    """Return the words of a text, letter by letter."""
     words, now = [], ""
     for letter in unicodedata.normalize("NFC", text):
         if is_ideograph(letter) or unicodedata.category(letter)[0] not in "LMN":
@@ -68,7 +68,7 @@ def test_words_and_form_are_those_of_the_twin(given_texts):
 
 
 @given(TEXTS, st.integers(1, 40))
-def test_portions_change_nothing(given_texts, size):
+def test_chunks_change_nothing(given_texts, size):
     whole = Texts.of(given_texts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_PORTION", size)
@@ -97,13 +97,13 @@ def test_composed_and_decomposed_letters_are_the_same():
 
 
 def test_hashes_are_the_same_on_every_machine():
-    """A saved model knows words by these."""
+    """A saved model stores words as hashes."""
     words = Texts.of(["Hello, world"]).words
     assert words.tolist() == Texts.of(["world hello"]).words.tolist()[::-1]
     assert words.tolist() == [6884409850674639192, 12205249571705939701]
 
 
-def test_a_million_letters_are_no_trouble():
+def test_a_million_letters():
     read = Texts.of(["word " * 200_000, "word"])
     assert len(np.unique(read.words)) == 1
     assert read.form[:, FORM.index("words")].tolist() == [200_000.0, 1.0]
