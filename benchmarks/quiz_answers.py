@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 from tools.local_llm import MODELS
 
-from qacal.records.outputs import atomic_file
+from qacal.records.writers import atomic_file
 from qacal.sources.elicitation.judging import Judge, Verdicts, judged
 from qacal.sources.elicitation.run import Outcomes, stored_run
 from qacal.sources.elicitation.store import open_store

@@ -1,4 +1,4 @@
-"""Generated question-answer pairs: four topics, each wrong in its own way."""
+"""Generated question-answer pairs: four topics, each miscalibrated in its own way."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STATED = np.array([0.6, 0.7, 0.8, 0.9, 0.95, 1.0])
 
 
 def answers(n: int = 2000, seed: int = 0, llm: str = "parrot-1") -> list[dict[str, object]]:
-    """Return rows whose accuracy depends on the topic, and a little on the confidence; all LLMs claim much."""
+    """Return rows whose accuracy depends on the topic and a little on the confidence; every LLM is overconfident."""
     return [dict(row) for row in _drawn(n, seed, llm)]
 
 

@@ -1,4 +1,4 @@
-"""A fitted value as it comes back from a file, with all its constraints checked."""
+"""A fitted value as loaded from a file, with all its constraints checked."""
 
 from typing import Any
 
@@ -8,5 +8,4 @@ from qacal.storage import flatten, unflatten
 
 def rebuilt(value: Any) -> Any:
     """Return the value from its plain data and arrays; raise if no fit can have made it."""
-    plain, arrays = flatten(value, CLASSES)
-    return unflatten(type(value), plain, arrays, CLASSES)
+    return unflatten(type(value), *flatten(value, CLASSES), CLASSES)

@@ -22,5 +22,5 @@ def sized(full: int) -> int:
 
 
 def examples(full: int, part: int = 3, **others: Any) -> settings:
-    """Return Hypothesis' settings for so many examples, or a part of them: a third."""
+    """Return Hypothesis' settings for this many examples, or a third of them."""
     return settings(max_examples=full if FULL else -(-full // part), **others)

@@ -1,4 +1,4 @@
-"""Tables of cases that are one test: for a short case, pytest's own work takes longer than the case."""
+"""Tables of cases in one test: for short cases, pytest's overhead takes longer than the case."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

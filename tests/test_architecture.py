@@ -1,4 +1,4 @@
-"""The shape of the code: layers, folders, one definition of each thing, and the path of a row."""
+"""The architecture: layers, folders, single definitions, and the path of a row."""
 
 import ast
 import builtins
@@ -35,8 +35,8 @@ def test_packages_say_what_comes_in_what_goes_out_and_what_to_open_first(package
         assert (SOURCE / package / file).exists()
 
 
-def test_only_the_model_knows_sets_of_models():
-    """Elsewhere a set answers like a model."""
+def test_only_the_model_package_handles_sets_of_models():
+    """Elsewhere a set has the interface of a model."""
     for path, tree in FILES.items():
         if path.parts[0] != "model":
             calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]

@@ -50,7 +50,7 @@ def test_groups_of_the_features_are_calibrated():
     assert evidence.source.tolist() == ["group", "root"]
 
 
-def test_the_larger_label_counts_as_right():
+def test_the_larger_label_counts_as_correct():
     X, y = rows()
     numbered = QACalibrationClassifier().fit(X, y)
     named = QACalibrationClassifier().fit(X, np.where(y == 1, "yes", "no"))
@@ -79,7 +79,7 @@ def test_in_a_pipeline():
     )
 
 
-def test_three_kinds_of_answers_are_refused():
+def test_three_classes_are_refused():
     with pytest.raises(ValueError, match="y has 3 classes"):
         QACalibrationClassifier().fit([[0.5], [0.6], [0.7]], [0, 1, 2])
 

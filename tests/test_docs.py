@@ -1,4 +1,4 @@
-"""What README and docs say of columns, commands and installation."""
+"""README and docs: columns, commands and installation."""
 
 import re
 from dataclasses import fields
@@ -19,7 +19,7 @@ def test_all_new_columns_are_described():
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == columns
 
 
-def test_the_command_is_found_before_it_is_used():
+def test_the_environment_is_activated_before_the_command_is_used():
     before = README.partition("    qacal check")[0]
     assert "source .venv/bin/activate" in before
 

@@ -1,4 +1,4 @@
-"""Some thousand hostile inputs to the public functions: numbers within their range, or an error in words."""
+"""Thousands of hostile inputs to the public functions give numbers within their range or a QacalError."""
 
 import copy
 import inspect
@@ -20,7 +20,7 @@ from tests.calibrators.contract import CALIBRATORS
 from tests.model.test_exports import run
 from tests.sizes import examples
 
-# Without shrinking: examples are small.
+# Examples are small, so shrinking is not needed.
 PHASES = [Phase.explicit, Phase.generate]
 FUZZ = examples(500, 15, phases=PHASES)
 
@@ -54,7 +54,7 @@ CONTAINERS = {
 
 
 def contained(kind, values):
-    """Return values in a container; as a list where it does not take them."""
+    """Return values in a container, or as a list if the container does not accept them."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -64,13 +64,13 @@ def contained(kind, values):
 
 
 def made(rows):
-    """Return the columns in their containers, anew: some are used up by a look."""
+    """Return new containers for the columns: iterators can be read once."""
     return {name: contained(kind, values) for name, (kind, values) in rows.items()}
 
 
 @st.composite
 def columns(draw, elements, length, odd=ODD):
-    """A column of some length and its container; now and then with a value, or a length, that is wrong."""
+    """Draw a column and its container, sometimes with a wrong value or length."""
     values = draw(st.lists(elements, min_size=length, max_size=length))
     match draw(st.integers(0, 24)):
         case 0 if values:
@@ -82,7 +82,7 @@ def columns(draw, elements, length, odd=ODD):
 
 @st.composite
 def row_sets(draw):
-    """Columns of rows: none, one, some; all right, all wrong, soft."""
+    """Draw columns of no, one or several rows: all correct, all wrong, or soft."""
     length = draw(st.sampled_from([12, 8, 5, 12, 8, 2, 1, 0]))
     correct = draw(st.sampled_from([st.sampled_from([0, 1]), st.just(1), st.just(0), st.booleans(), UNIT]))
     rows = {"confidence": draw(columns(UNIT, length)), "correct": draw(columns(correct, length))}
@@ -94,14 +94,14 @@ def row_sets(draw):
 
 
 def plain(column):
-    """Return what a column holds, to compare it with what it holds later; None for what is used up by looking."""
+    """Return a column's values, to compare with later ones; None for iterators."""
     if isinstance(column, pl.LazyFrame) or hasattr(column, "__next__"):
         return None
     return repr((column.tolist(), column.dtype) if isinstance(column, np.ndarray) else column)
 
 
 def called(function, **rows):
-    """Return what a function gives; None if it refuses, in words. What it was given stays as it was."""
+    """Return a function's result, or None if it raises a QacalError; check that the inputs are unchanged."""
     before = {name: plain(column) for name, column in rows.items()}
     try:
         with warnings.catch_warnings():
@@ -122,14 +122,14 @@ def inside(values, low=0.0, high=1.0):
 
 
 def twelve(confidence=("list", [0.2, 0.5, 0.5, 0.9] * 3), correct=("list", [0, 1, 1, 0, 1, 1] * 2), **others):
-    """Twelve rows, as they should be but for what is given."""
+    """Return twelve valid rows with these replacements."""
     return {"confidence": confidence, "correct": correct, **others}
 
 
 GAPS = ["a", None, "b"] * 4
 LARGE = [2**60 + 1, 2**60 + 2, None] * 4
 IDS = ("list", range(12))
-# What once went wrong; a masked value is the first.
+# Inputs that once went wrong; the first is a masked value.
 KNOWN = {
     "nulls in a dictionary": twelve(groups=("dictionary", GAPS)),
     "nulls in dictionaries": {
@@ -167,7 +167,7 @@ KNOWN = {
 
 
 def known(*cases):
-    """Give a test these examples besides those that are drawn."""
+    """Add these examples to those that are drawn."""
     return lambda test: [test := example(*case)(test) for case in cases][-1]
 
 
@@ -207,7 +207,7 @@ def test_calibrators(calibrator, rows):
 
 
 def error_parts(found):
-    """Return the shares of an estimated error; what lies below 0 where there is less than noise would give, apart."""
+    """Check the parts of an estimated error (debiased estimates may be negative); return the plug-in error."""
     assert inside([found.plugin, found.floor, found.p_value])
     if not np.isnan(found.debiased):
         assert inside(found.debiased, -1)
@@ -289,7 +289,7 @@ def test_planning(b, n, alpha, nu):
 
 @pytest.mark.parametrize("kind", ["lazy", "iterator", "generator"])
 @pytest.mark.parametrize("name", ["confidence", "correct", "groups", "sample_weight", "ids"])
-def test_what_is_no_column_is_refused(kind, name):
+def test_invalid_columns_are_refused(kind, name):
     rows = made(twelve(**{name: (kind, [1] * 12)}))
     for function in (qacal.Tally.of, *(it.fit for it in SMALL)):
         with pytest.raises(qacal.InputError, match=f"{name} is one"):

@@ -38,7 +38,7 @@ def test_points_per_bin_is_the_smallest_that_suffices(nu, levels):
             assert b == 2 or qacal.planning.epsilon(b - 1, n, 0.05, nu, levels=levels) > target
 
 
-def test_what_cannot_be_reached_is_said():
+def test_targets_out_of_reach_are_errors():
     with pytest.raises(NotEnoughRowsError, match=r"nu is 0\.1: with a label error of nu"):
         qacal.planning.points_per_bin(0.1, 1000, 0.1, nu=0.1)
     with pytest.raises(
@@ -69,7 +69,7 @@ def test_what_cannot_be_reached_is_said():
         (lambda: qacal.calibrators.UniformMassBinning(resolution="a").fit([0.5], [1]), "resolution is 'a'"),
         (lambda: qacal.calibrators.UniformMassBinning(points_per_bin=10**30).fit([0.5], [1]), "points_per_bin is 1000"),
         (lambda: qacal.calibrators.ScalingBinning(seed=None).fit([0.5], [1]), "seed is None"),
-        (lambda: qacal.QABinning(max_depth=1).fit([0.5], [1], groups=["a"]), "the groups are no tree"),
+        (lambda: qacal.QABinning(max_depth=1).fit([0.5], [1], groups=["a"]), "the groups are not a tree"),
         (lambda: qacal.partitions.KDTree(max_depth=2.5).fit([[0.5]]), r"max_depth is 2\.5"),
         (lambda: qacal.planning.epsilon(10, 100, 0.1, levels=0), "levels is 0"),
         (lambda: qacal.planning.points_per_bin(0.1, 1000.0, 0.1), r"n is 1000\.0"),
@@ -100,17 +100,17 @@ def test_binomial_intervals_are_scipys(n, tail):
 
 
 def test_averages_of_differing_probabilities_need_a_lower_first_end():
-    """One row of probability n*q, the others 0: the average is q, and one right answer comes with probability n*q.
+    """One row has probability n*q, the others 0: the average is q, and P(one correct answer) is n*q.
 
-    Clopper-Pearson's end for one right answer is above tail/n, so at q between the two it fails more often than tail.
+    Clopper-Pearson's end for one correct answer is above tail/n, so for q in between it fails more often than tail.
     """
     n, tail = 20, 0.05
     exact, _ = binomial_interval([1], [n], tail)
     safe, _ = mixed_binomial_interval([1], [n], tail)
     assert safe[0] == tail / n < exact[0]
     q = (safe[0] + exact[0]) / 2
-    assert n * q > tail  # the chance of one right answer, on which the end of Clopper-Pearson excludes q
-    assert q > safe[0]  # and the safe end does not
+    assert n * q > tail  # probability of one correct answer; then the end of Clopper-Pearson excludes q
+    assert q > safe[0]  # the corrected end does not
     with pytest.raises(InputError, match="tails up to"):
         mixed_binomial_interval([1], [n], 0.3)
 
@@ -142,7 +142,7 @@ def test_bounded_intervals_solve_their_equation():
     np.testing.assert_allclose([low[0], high[1], low[1]], [0, 1, 0.01 ** (1 / 40)])
 
 
-def test_the_interval_fits_what_the_rows_are():
+def test_the_interval_depends_on_the_kind_of_labels():
     ones = np.array([10.0])
     binary = mean_intervals(ones, ones, ones * 0.4, ones * 0.4, ones, 0.05, is_mixed=False)
     np.testing.assert_array_equal(binary, binomial_interval([4], [10], 0.05))
@@ -161,7 +161,7 @@ def test_tails_of_the_certificates():
     assert Certificate("conditional", 0.1, 20).tail == pytest.approx(0.1 / 40)
 
 
-def test_certificates_say_what_they_are_about():
+def test_statements_and_coverage_of_certificates():
     declared = qacal.QABinning(resolution=0.01).fit([0.5, 0.9] * 50, [0, 1] * 50, groups=[0, 1] * 50).maps_.certificate
     assert (declared.kind, declared.grid) == ("uniform", 101)
     assert declared.statements == 2 * 2 * 101 * 102 / 2  # two levels, the larger of two groups
@@ -198,7 +198,7 @@ def test_nu_is_that_of_the_worst_group():
 
 
 def test_levels_share_alpha_where_ties_are_jittered():
-    """Two levels: the root with 4 bins of 50, and two groups with 2 bins each, of which all are counted."""
+    """Two levels: the root with 4 bins of 50, and two groups with 2 bins each; all are counted."""
     rng = np.random.default_rng(0)
     h, group = rng.random(200), np.repeat([0, 1], 100)
     model = QABinning(points_per_bin=50, ties="jitter").fit(h, h > 0.5, groups=group, ids=np.arange(200))

@@ -1,4 +1,4 @@
-"""Every parameter of the public functions and estimators, with values of every wrong type: refused, in words."""
+"""Every parameter of the public functions and estimators refuses values of wrong types with a QacalError."""
 
 import inspect
 import re
@@ -82,7 +82,7 @@ PARTITIONS = [qacal.partitions.KDTree, qacal.BisectingTree, qacal.partitions.KMe
 
 
 def survives(call, name):
-    """Call with every hostile value: what comes is finite, or an error of qacal that names the parameter."""
+    """Call with every hostile value: the result is finite, or a QacalError names the parameter."""
     for value in HOSTILE:
         said = ""
         try:
@@ -180,8 +180,8 @@ CALLS = {
 
 @pytest.mark.filterwarnings("ignore::qacal.QacalWarning")
 @pytest.mark.parametrize("name", CALLS)
-def test_wrong_types_given_to_all_others(model, name):
-    """Each ends well or in an error of qacal; what Python itself calls or opens, in Python's own words."""
+def test_wrong_types_for_all_other_functions(model, name):
+    """Each call works or raises a QacalError; Python's own errors only where Python calls or opens the value."""
     taken = {"load": ["path"], "embedder": ["name"]}.get(name) or inspect.signature(attrgetter(name)(qacal)).parameters
     for parameter in [parameter for parameter in taken if parameter != "self"]:
         for value in WRONG:
@@ -198,7 +198,7 @@ def test_wrong_types_given_to_all_others(model, name):
                 assert re.search("not callable|exactly one argument|expected str", said)
 
 
-def test_what_was_got_is_said():
+def test_errors_name_the_value():
     with pytest.raises(qacal.InputError, match="points_per_bin is '50'; expected a whole number from 2 to n=1000"):
         qacal.planning.epsilon("50", 1000, 0.1)
     with pytest.raises(qacal.InputError, match="epsilon is None; expected a number between 0 and 1"):

@@ -1,4 +1,4 @@
-"""A saved model applies with numpy alone: on a small server, in a function of a cloud, beside any other library."""
+"""A saved model applies with numpy alone, for small servers and cloud functions."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from qacal.partitions import KDTree
 from qacal.storage import save
 from tests.calibrators.contract import CALIBRATORS, name_of
 
-# Everything but numpy that qacal itself depends on, and what comes with it.
+# All dependencies of qacal except numpy, and their dependencies.
 ALONE = """
 import json, sys
 from pathlib import Path

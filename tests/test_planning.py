@@ -1,4 +1,4 @@
-"""Which points per bin are tried: the paper's where the rows allow, else from 10 up, and what they promise is said."""
+"""Which points per bin are tried: the paper's if the rows allow it, else from 10 up, with a note on the guarantee."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_groups_have_three_to_ten_bins():
 
 
 @pytest.mark.parametrize("rows", [2, 5, 29, 300, 1700, 2850])
-def test_with_few_rows_the_range_is_wide_and_says_what_they_promise(rows):
+def test_with_few_rows_the_range_is_wide_and_states_its_guarantee(rows):
     found = search_ranges(rows, TREE)
     assert found.bins_a_group is None
     assert min(found.points_per_bin) <= SMALLEST
@@ -56,7 +56,7 @@ def test_one_row_is_refused():
         search_ranges(1, TREE)
 
 
-def test_a_range_of_one_value_is_said_as_it_is():
+def test_a_range_of_one_value_is_printed_as_one_value():
     found = paper_ranges(600, epsilon=0.1)
     assert len(found.points_per_bin) == 1
     assert f"from {found.points_per_bin[0]} to {found.points_per_bin[0]}," in found.note

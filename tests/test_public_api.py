@@ -1,4 +1,4 @@
-"""Traps of the public API, one test each: what users of scikit-learn try first, and what they must get."""
+"""The public API as users of scikit-learn try it first, one test per trap."""
 
 import inspect
 import sys
@@ -96,7 +96,7 @@ def test_a_tally_stands_in_place_of_both_columns(metric):
 
 
 def test_soft_targets_beside_certain_confidences_can_be_evaluated():
-    """They look like swapped columns; records name their columns, and a tally does too."""
+    """They look like swapped columns, but records and tallies name their columns."""
     soft = qacal.Tally.of(np.ones(100), np.full(100, 0.7))
     assert qacal.metrics.brier_score(soft) == pytest.approx(0.09)
 
@@ -146,7 +146,7 @@ def test_parameters_of_parts_are_set_by_nested_names():
 
 
 def subjects(n=400):
-    """Return records without text: 0.8 is too low for physics, and too high for law."""
+    """Return records without text; 0.8 is too low for physics and too high for law."""
     rng = np.random.default_rng(0)
     said, subject = rng.choice([0.7, 0.8], n), rng.choice(["law", "physics"], n)
     right = rng.random(n) < said + np.where(subject == "law", -0.3, 0.15)
@@ -184,7 +184,7 @@ def test_predict_takes_records_and_arrays(model, tmp_path):
 
 
 def test_the_verbs_of_a_model(model):
-    """What is not a verb, a hyperparameter or fitted (with an underscore at its end) is private."""
+    """Other attributes are hyperparameters, fitted (with a trailing underscore) or private."""
     verbs = {"fit", "calibrate", "predict", "explain", "describe_groups", "choose_threshold", "set_threshold"}
     verbs |= {"save", "load", "score", "get_params", "set_params"}
     public = {name for name in dir(model) if not name.startswith("_") and not name.endswith("_")}
@@ -206,7 +206,7 @@ def test_calibrators_show_no_internals():
     assert public(qacal.LearnedScore()) == score
 
 
-def test_a_partition_is_asked_in_one_way():
+def test_partitions_have_one_way_to_assign_groups():
     """`fit` and `assign`, and in trees `paths`: the groups of every depth."""
     partitions = qacal.partitions
     verbs = {"fit", "assign", "clone", "get_params", "set_params"}
@@ -248,13 +248,13 @@ def test_grid_search_over_records(kind):
 
 
 def test_the_text_model_is_cross_validated_and_tuned():
-    """The same text is always wrong in one topic: a model that reads it beats one that does not."""
+    """One topic is always wrong: a model that reads the text beats one that does not."""
     rng = np.random.default_rng(0)
     topic = rng.choice(["prime numbers", "capitals of Europe"], 240)
     frame = pd.DataFrame({"id": np.arange(240), "question": [f"{t}, number {i}?" for i, t in enumerate(topic)]})
     frame = frame.assign(answer="Yes", confidence=0.9, correct=rng.random(240) < np.where(topic == topic[0], 0.9, 0.2))
     frame["confidence"] = rng.choice([0.8, 0.9], 240)
-    frame = frame.sample(frac=1, random_state=0)  # else one half has longer numbers, and is unlike the other
+    frame = frame.sample(frac=1, random_state=0)  # otherwise one half has longer numbers than the other
     assert (cross_val_score(qacal.QACalibrator(), frame, cv=2, error_score="raise") > -0.6).all()
     model = qacal.QACalibrator(learned_score=qacal.LearnedScore())
     search = GridSearchCV(model, {"learned_score__text": [True, False]}, cv=2, error_score="raise").fit(frame)
@@ -264,7 +264,7 @@ def test_the_text_model_is_cross_validated_and_tuned():
 
 @pytest.fixture
 def no_window():
-    """Draw to memory, and close what was drawn."""
+    """Draw without a window, and close all figures."""
     from matplotlib import pyplot as plt
 
     with mpl.rc_context({"backend": "agg"}):

@@ -1,4 +1,4 @@
-"""What users may import, and what importing costs."""
+"""The public names, and the cost of importing them."""
 
 import subprocess
 import sys
@@ -73,7 +73,7 @@ IN_PACKAGES = {
 
 
 def test_the_rest_is_in_packages():
-    """Generic names, and those that scikit-learn has too, stay out of the top level, which has about 35."""
+    """Generic names, and those of scikit-learn, are not at the top level, which has about 35 names."""
     assert len(qacal.__all__) <= 40
     for package, names in IN_PACKAGES.items():
         for name in names:

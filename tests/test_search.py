@@ -1,4 +1,4 @@
-"""The search answers as the calibrators themselves would, for every setting it tries, and chooses well."""
+"""The search gives the answers of the calibrators for every setting it tries, and chooses well."""
 
 import numpy as np
 import pytest
@@ -69,7 +69,7 @@ def halves(n, seed, soft=False, weighted=False):
 
 
 def by_hand(method, calibration, tuning, cut, b):
-    """Fit the calibrator itself on the whole tree, ask it for every tuning cell."""
+    """Fit the calibrator itself on the whole tree, and predict every tuning cell."""
     params = method.get_params()
     params |= {"points_per_bin": b} if b is not None else {}
     params |= {"max_depth": cut} if "max_depth" in params else {}
@@ -113,7 +113,7 @@ def flat_rows(n, seed, names):
     return Tally.of(h, right, groups=groups, ids=range(seed * n, seed * n + n), n_blocks=2)
 
 
-def test_of_several_flat_partitions_one_is_chosen():
+def test_one_of_several_flat_partitions_is_chosen():
     names = [f"topic {k}" for k in range(12)]
     # Two topics that only one of the samples has.
     calibration, tuning = flat_rows(3000, 1, names), flat_rows(1000, 2, [*names[:10], "unseen", "other"])
@@ -150,7 +150,7 @@ def test_objectives_are_the_metrics(objective, measure):
         )
 
 
-def test_the_error_within_groups_is_measured_with_one_ruler():
+def test_the_error_within_groups_is_measured_in_the_same_groups_for_all():
     """Groups that differ by 0.5 at the same confidence: pooled maps miss, maps of depth 1 and more do not."""
     rng = np.random.default_rng(5)
     n = 8000
@@ -163,7 +163,7 @@ def test_the_error_within_groups_is_measured_with_one_ruler():
     scores = {trial.cut: trial.score for trial in search.tune(QABinning()).trials}
     assert scores[0] == pytest.approx(0.25, abs=0.02)
     assert max(scores[1], scores[2]) < 0.05
-    # A method without groups is held to the same ruler.
+    # A method without groups is measured in the same groups.
     assert search.tune(UniformMassBinning()).best.score == pytest.approx(scores[0])
 
 
@@ -188,14 +188,14 @@ def test_refusals():
         Search(calibration.without_blocks(), tuning, ranges=WIDE).tune(ScalingQABinning())
 
 
-def test_scores_that_cannot_be_measured_are_no_choice():
+def test_settings_that_cannot_be_measured_are_not_chosen():
     nan = float("nan")
     assert best_of([Trial(0, 10, nan), Trial(1, 10, 0.5)]).cut == 1
     with pytest.raises(InputError, match="no setting could be scored"):
         best_of([Trial(0, 10, nan)])
 
 
-def test_repeated_questions_are_told_once_and_not_by_every_trial():
+def test_repeated_questions_warn_once_and_not_in_every_trial():
     h, right, paths = tree_rows(400, 1)
     calibration = Tally.of(h[:300], right[:300], groups=paths.path[:300], ids=np.arange(300) // 2)
     tuning = Tally.of(h[300:], right[300:], groups=paths.path[300:])

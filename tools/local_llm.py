@@ -25,7 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from qacal.errors import InputError
-from qacal.records.outputs import atomic_file
+from qacal.records.writers import atomic_file
 
 # A model of a gigabyte is read from a slow disk in less.
 _SECONDS_TO_START = 120.0

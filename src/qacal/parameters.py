@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias, TypeGuard, get_args
 
@@ -109,26 +109,22 @@ FACTORS = Between(-1e50, 1e50)
 Constraint: TypeAlias = Axes | Offsets | Between | Rising
 
 
-def in_order(constraints: Sequence[tuple[str, Constraint]]) -> list[tuple[str, Constraint]]:
-    """Return constraints in the order to check them: offsets refer to lengths, and pieces that rise to offsets."""
-    return sorted(constraints, key=lambda pair: get_args(Constraint).index(type(pair[1])))
+def require_constraints(constraints: Mapping[str, Sequence[Constraint]], values: dict[str, Any], name: str) -> None:
+    """Raise if a field does not meet one of its constraints.
 
-
-def require_constraints(constraints: Sequence[tuple[str, Constraint]], values: dict[str, Any], name: str = "") -> None:
-    """Raise if a field does not meet a constraint.
-
-    constraints : by the names of fields, :func:`in_order`.
-    values : of all fields.
+    constraints, values : by the names of fields.
     name : of the value that has the fields.
 
-    >>> require_constraints([("high", Between(0, 1))], {"high": np.array([0.5, 1.5])}, "maps_")
+    >>> require_constraints({"high": [Between(0, 1)]}, {"high": np.array([0.5, 1.5])}, "maps_")
     Traceback (most recent call last):
     ...
     qacal.errors.InputError: maps_.high[1] is 1.5; expected 0 to 1.
     """
+    order = get_args(Constraint)  # offsets refer to lengths, and pieces that rise to offsets
+    pairs = [(at, one) for at, several in constraints.items() for one in several]
     lengths: dict[str | int, int] = {}
-    for at, constraint in constraints:
-        value, where = values[at], f"{name}.{at}" if name else at
+    for at, constraint in sorted(pairs, key=lambda pair: order.index(type(pair[1]))):
+        value, where = values[at], f"{name}.{at}"
         if value is None:
             continue
         array = np.asarray(value)

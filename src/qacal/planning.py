@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -242,3 +243,12 @@ def search_ranges(rows: int, groups: Sequence[int], *, epsilon: float = 0.1, alp
 def _steps(smallest: int, largest: int) -> tuple[int, ...]:
     steps = np.unique(np.round(np.geomspace(smallest, largest, 12)).astype(int))
     return tuple(steps[::-1].tolist())
+
+
+def rows_for_one_bin(epsilon: float, alpha: float) -> int:
+    """Return the fewest calibration rows that guarantee `epsilon`, in one bin of all rows; see :func:`epsilon`.
+
+    >>> rows_for_one_bin(0.1, alpha=0.1)
+    151
+    """
+    return ceil(float(np.log(2 / alpha)) / (2 * epsilon**2)) + 1

@@ -3,26 +3,24 @@
 A *value* is a frozen dataclass, or an estimator (:class:`~qacal.parameters.HasParameters`) of a class that the caller
 lists. Its annotations are its schema: those of its fields, or of its parameters and of its attributes that end in an
 underscore. An annotation is an array (``Floats``), a dataclass, an estimator, a tuple or mapping of these, a bool, int,
-float or str, a ``Literal``, or ``Any``, which is a label (text or a number); each may be ``| None``. A
-``Mapping[str, Any]`` holds any JSON. ``Annotated`` adds constraints (:mod:`qacal.parameters`) that a saved field meets.
-What these cannot say, a method ``_validate()`` checks.
+float or str, a ``Literal``, or ``Any``, which is a label (text or a number); each may be ``| None``. ``Annotated`` adds
+constraints (:mod:`qacal.parameters`) that a saved field meets. What these cannot say, a method ``_validate()`` checks.
 
-A folder has a *document* (``model.json``) and the folders that the document names: one of arrays
-(``arrays-1f2e3d4c/*.npy``), or folders of other models. The document is JSON: the `schema` number of this layout, the
-versions that wrote it, the `value`, the dtype, shape and digest of each of its `arrays`, the `folders`, and a `digest`
-of all that. Saving writes new folders first. Then the document that names them replaces the old document in one atomic
-step, and the old folders are removed. A save that is killed leaves the old model or the new one.
+A folder has a *document* (``model.json``) and the parts that the document names: a file with the numbers of all arrays
+(``arrays-1f2e3d4c``), or folders of other models. The document is JSON: the `schema` number of this layout, the
+versions that wrote it, the `value`, the file of `arrays` with its digest, the `folders`, and a `digest` of all that. In
+the value, an array is its dtype, its shape, and the place of its first number in the file: ``np.fromfile(file,
+dtype)[start:]``. Saving writes new parts first. Then the document that names them replaces the old document in one
+atomic step, and the old parts are removed. A save that is killed leaves the old model or the new one.
 
-Loading trusts nothing. A digest detects damage, not malice. So loading follows no links, allocates no more than a
-bound, builds only listed classes from values of the declared types, and checks the constraints of every part before it
-builds the part. After that, arrays have the shapes that lookups need, numbers are finite, and probabilities are in
-[0, 1].
+Loading trusts nothing. A digest detects damage, not malice. So loading follows no links, reads no more than a bound,
+builds only listed classes from values of the declared types, and checks the constraints of every part before it builds
+the part. After that, arrays have the shapes that lookups need, numbers are finite, and probabilities are in [0, 1].
 """
 
 from __future__ import annotations
 
 import inspect
-import io
 import json
 import math
 import os
@@ -31,42 +29,35 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
 import qacal
 from qacal.errors import ArtifactError, InputError, QacalError, some_of
-from qacal.parameters import Constraint, HasParameters, in_order, is_whole, require, require_constraints
+from qacal.parameters import HasParameters, is_whole, require, require_constraints, shown
 
 T = TypeVar("T")
 Plain: TypeAlias = dict[str, Any]
-Arrays: TypeAlias = dict[str, NDArray[Any]]
 
-SCHEMA = 7
+SCHEMA = 8
 MODEL = "model.json"
 MODEL_SET = "models.json"
 
-_DTYPES = ("float64", "int64", "uint64")
-_MOST_AXES = 4
-_HEADER = 4096  # the header of a .npy file is shorter
 _LARGEST = 2**31  # bytes of all arrays
 _LARGEST_DOCUMENT = 64 * 2**20
-_LARGEST_INTEGER = 2**1000  # 300 digits; Python reads and writes 4,300
-_DEEPEST = 50
+_HALF = re.compile("[\ud800-\udfff]")  # of a character
 
-_ARRAY_NAME = re.compile(r"[a-z0-9_][a-z0-9_.]{0,99}")
-_FOLDER = re.compile("(arrays|[0-9]+)-[0-9a-f]{8}")
-_UNFINISHED = re.compile(r"\.models?\.json\.new-[0-9a-f]{8}")
+_PART = re.compile(r"(?:arrays|[0-9]+|\.models?\.json\.new)-[0-9a-f]{8}")
 _LONGEST_SAVE = 3600.0  # seconds
 _WAITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # seconds, until Windows lets go of a file that another process reads
 
@@ -74,202 +65,131 @@ _WAITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # seconds, until Windows lets go of 
 # Values and plain data
 
 
-def flatten(value: Any, classes: Collection[type] = ()) -> tuple[Plain, Arrays]:
-    """Return a value as plain data, and its arrays by name.
+def flatten(value: Any, classes: Collection[type] = ()) -> tuple[Any, bytes]:
+    """Return a value as plain data, and the numbers of its arrays.
 
     classes : the classes that estimators may have.
 
     >>> from qacal.tally.groups import GroupIndex
-    >>> flatten(GroupIndex(np.array([3, 7]), np.array([1, 2])))
-    ({}, {'codes': array([3, 7]), 'entries': array([1, 2])})
+    >>> plain, numbers = flatten(GroupIndex(np.array([3, 7]), np.array([1, 2])))
+    >>> plain["entries"], len(numbers)
+    ({'dtype': 'int64', 'shape': [2], 'start': 2}, 32)
     """
-    arrays: Arrays = {}
+    numbers = bytearray()
 
-    def flat(value: Any, kind: Any, name: str) -> Any:
-        options = _options(kind)
-        arguments = get_args(options[0])
+    def flat(value: Any) -> Any:
         if isinstance(value, np.ndarray):
-            arrays[name] = np.ascontiguousarray(value)
-            return None
+            plain = {"dtype": value.dtype.name, "shape": list(value.shape), "start": len(numbers) // 8}
+            numbers.extend(value.tobytes())
+            return plain
         if isinstance(value, np.generic):
             return value.item()
         if isinstance(value, Mapping):
-            key, inner = arguments or (str, Any)
-            pairs = [[at, flat(one, inner, _inside(name, at))] for at, one in value.items()]
-            return dict(pairs) if key is str else pairs  # JSON would turn keys that are numbers into text
+            pairs = [[flat(key), flat(inner)] for key, inner in value.items()]
+            # JSON would turn keys that are numbers into text.
+            return dict(pairs) if all(isinstance(key, str) for key, _ in pairs) else pairs
         if isinstance(value, list | tuple):
-            inner = arguments[0] if arguments else Any
-            return [flat(one, inner, _inside(name, at)) for at, one in enumerate(value)]
-        if is_dataclass(value) or isinstance(value, HasParameters):
-            return fields_of(value, name)
-        return float(value) if type(value) is int and float in options else value
-
-    def fields_of(value: Any, name: str) -> Plain:
-        plain: Plain = {}
-        kind: Any = type(value)
-        if _is_estimator(kind):
+            return [flat(inner) for inner in value]
+        kind: type = type(value)
+        if isinstance(value, HasParameters):
             known = ", ".join(one.__name__ for one in classes)
             require(kind in classes, f"{kind.__name__} is not one of the classes that are saved: {known}.")
-            plain["class"] = kind.__name__
-        for at, inner in _schema(kind).items():
-            part = flat(getattr(value, at), inner, _inside(name, at))
-            if not _is_array(inner):
-                plain[at] = part
-        return plain
+            return {"class": kind.__name__} | {name: flat(getattr(value, name)) for name in _schema(kind)}
+        return {name: flat(getattr(value, name)) for name in _schema(kind)} if is_dataclass(value) else value
 
-    return fields_of(value, ""), arrays
+    return flat(value), bytes(numbers)
 
 
-def unflatten(kind: type, plain: Any, arrays: Arrays, classes: Collection[type] = ()) -> Any:
+def unflatten(kind: Any, plain: Any, numbers: bytes, classes: Collection[type] = (), name: str = "value") -> Any:
     """Return the value that :func:`flatten` took.
 
     Raise if a part is missing, unknown, of another type, or does not meet its constraints.
 
+    name : of the value in errors.
+
     >>> from qacal.tally.groups import GroupIndex
-    >>> unflatten(GroupIndex, {}, {"codes": np.array([7, 3]), "entries": np.array([1, 2])})
+    >>> unflatten(GroupIndex, *flatten(GroupIndex(np.array([3, 7]), np.array([1, -2]))))
     Traceback (most recent call last):
     ...
-    qacal.errors.InputError: codes must rise, and does not.
+    qacal.errors.InputError: value.entries[1] is -2; expected 0 to 4611686018427387904.
     """
-    left = dict(arrays)
+    options, origin, arguments = _options(kind)
+    if plain is None and NoneType in options:
+        return None
+    if is_dataclass(options[0]) or (isinstance(options[0], type) and issubclass(options[0], HasParameters)):
+        expected = "an object"
+        if isinstance(plain, dict):
+            return _built(options[0], plain, numbers, classes, name)
+    elif origin is np.ndarray:
+        dtype = np.dtype(get_args(arguments[1])[0])
+        expected = f"an array of {dtype}"
+        with suppress(KeyError, TypeError, ValueError):  # not an array, or not within the numbers
+            lengths, start = plain["shape"], plain["start"]
+            if plain["dtype"] == dtype.name and all(is_whole(one, 0, _LARGEST) for one in (start, *lengths)):
+                # A view: no document can ask for more memory than the numbers have.
+                return np.frombuffer(numbers, dtype)[start : start + math.prod(lengths)].reshape(lengths)
+    elif origin in (tuple, Sequence):
+        expected = "a list"
+        if isinstance(plain, list):
+            every = enumerate(plain)
+            return tuple(unflatten(arguments[0], one, numbers, classes, f"{name}.{at}") for at, one in every)
+    elif origin in (dict, Mapping):
+        expected = "an object, or a list of pairs"
+        pairs = list(plain.items()) if isinstance(plain, dict) else plain
+        if isinstance(pairs, list) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+            keys = [unflatten(arguments[0], key, b"", (), f"a key of {name}") for key, _ in pairs]
+            require(len({*keys}) == len(keys), f"{name} has a key twice.")
+            return {key: unflatten(arguments[1], one, numbers, classes, f"{name}.{key}") for key, one in pairs}
+    else:
+        # True is not 1, and the text "2" is not the number 2.
+        types = (str, int, float, bool) if Any in options else options
+        if type(plain) in types or plain in arguments or (type(plain) is int and float in types):
+            expected = "whole characters, or a number up to 1.8e308"
+            if not _HALF.search(plain) if isinstance(plain, str) else abs(plain) <= sys.float_info.max:
+                return float(plain) if type(plain) is int and int not in types else plain
+        else:
+            names = [one.__name__ for one in types if one in (str, int, float, bool)]
+            hint = ". Convert labels of other types to text before fitting" if Any in options else ""
+            expected = " or ".join([*map(repr, arguments), *names]) + hint
+    raise InputError(f"{name} is {shown(plain)}, a {type(plain).__name__}; expected {expected}.")
 
-    def build(kind: Any, plain: Any, name: str) -> Any:
-        options = _options(kind)
-        first, origin, arguments = options[0], get_origin(options[0]), get_args(options[0])
-        if _is_array(kind):
-            array, dtype = left.pop(name, None), np.dtype(get_args(arguments[1])[0])
-            is_declared = NoneType in options if array is None else array.dtype == dtype
-            actual = "missing" if array is None else array.dtype
-            require(is_declared, f"{name} is {actual}; expected an array of {dtype}.")
-            return array
-        if plain is None and NoneType in options:
-            return None
-        if origin in (tuple, Sequence):
-            _expect(isinstance(plain, list), plain, name, "a list")
-            return tuple(build(arguments[0], one, _inside(name, at)) for at, one in enumerate(plain))
-        if origin in (dict, Mapping) and arguments[0] is not str:
-            are_pairs = isinstance(plain, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in plain)
-            _expect(are_pairs, plain, name, "a list of pairs")
-            pairs = {_scalar(key, (arguments[0],), name): build(arguments[1], one, name) for key, one in plain}
-            require(len(pairs) == len(plain), f"{name} has a key twice.")
-            return pairs
-        if origin in (dict, Mapping):
-            _expect(isinstance(plain, dict), plain, name, "an object")
-            inner = arguments[1]
-            return plain if inner is Any else {at: build(inner, plain[at], _inside(name, at)) for at in plain}
-        if is_dataclass(first) or _is_estimator(first):
-            return build_fields(first, plain, name)
-        return _scalar(plain, options, name)
 
-    def build_fields(kind: Any, plain: Any, name: str) -> Any:
-        _expect(isinstance(plain, dict), plain, name, "an object")
-        is_estimator = _is_estimator(kind)
-        if is_estimator:
-            known = {one.__name__: one for one in classes if issubclass(one, kind)}
-            chosen = str(plain.get("class"))
-            require(chosen in known, f"{name}.class is {chosen!r:.80}; this qacal knows {', '.join(known)}.")
-            kind = known[chosen]
-        schema = _schema(kind)
-        expected = {at for at, inner in schema.items() if not _is_array(inner)} | ({"class"} if is_estimator else set())
-        odd = {*plain} ^ expected
-        require(not odd, f"{name or 'value'} lacks or adds {sorted(odd)[:5]}.")
-        values = {at: build(inner, plain.get(at), _inside(name, at)) for at, inner in schema.items()}
-        require_constraints(_constraints(kind), values, name)
-        value = kind._restored(values) if is_estimator else kind(**values)
-        if hasattr(value, "_validate"):
-            value._validate()
-        return value
+@cache
+def _options(kind: Any) -> tuple[tuple[Any, ...], Any, tuple[Any, ...]]:
+    """Return the types that an annotation allows, and what the first of them is made of."""
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return options, get_origin(options[0]), get_args(options[0])
 
-    value = build(kind, plain, "")
-    require(not left, f"there are arrays {sorted(left)[:5]}, which belong to nothing.")
+
+def _built(kind: Any, plain: Plain, numbers: bytes, classes: Collection[type], name: str) -> Any:
+    """Return a dataclass or an estimator, after all checks of its parts."""
+    is_estimator = issubclass(kind, HasParameters)
+    if is_estimator:
+        known = {one.__name__: one for one in classes if issubclass(one, kind)}
+        chosen = str(plain.get("class"))
+        require(chosen in known, f"{name}.class is {chosen!r:.80}; this qacal knows {', '.join(known)}.")
+        kind = known[chosen]
+    schema = _schema(kind)
+    odd = {*plain} ^ {*schema, *(["class"] if is_estimator else [])}
+    require(not odd, f"{name} lacks or adds {sorted(odd)[:5]}.")
+    values = {at: unflatten(inner, plain[at], numbers, classes, f"{name}.{at}") for at, inner in schema.items()}
+    require_constraints({at: getattr(inner, "__metadata__", ()) for at, inner in schema.items()}, values, name)
+    value = kind._restored(values) if is_estimator else kind(**values)
+    if hasattr(value, "_validate"):
+        value._validate()
     return value
-
-
-def _scalar(value: Any, options: tuple[Any, ...], name: str) -> Any:
-    """Return a value if it has exactly one of the types: True is not 1, and the text "2" is not the number 2."""
-    kinds = (str, int, float, bool) if Any in options else options
-    choices = [choice for option in options if get_origin(option) is Literal for choice in get_args(option)]
-    if type(value) in kinds or (type(value) is str and value in choices):
-        return value
-    if type(value) is int and float in kinds:
-        return float(value)
-    types = [one.__name__ for one in kinds if isinstance(one, type) and one is not NoneType]
-    expected = " or ".join([*map(repr, choices), *types])
-    hint = " Convert labels of other types to text before fitting." if Any in options else ""
-    raise InputError(f"{name} is {value!r:.80}, a {type(value).__name__}; expected {expected}.{hint}")
 
 
 @cache
 def _schema(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    if not _is_estimator(kind):
-        return {field.name: hints[field.name] for field in fields(kind) if field.init}
-    parameters = [one for one in inspect.signature(kind).parameters.values() if one.kind is not one.VAR_POSITIONAL]
-    taken = get_type_hints(kind.__init__)
-    return {one.name: taken[one.name] for one in parameters} | {at: hints[at] for at in hints if at.endswith("_")}
-
-
-@cache
-def _constraints(kind: Any) -> list[tuple[str, Constraint]]:
-    """Return the fields with constraints, each with its constraint, in the order to check them."""
+    """Return the annotations of the fields of a dataclass, or of the parameters and attributes of an estimator."""
     hints = get_type_hints(kind, include_extras=True)
-    return in_order(
-        [(at, one) for at in _schema(kind) if at in hints for one in getattr(hints[at], "__metadata__", ())]
-    )
-
-
-def _options(kind: Any) -> tuple[Any, ...]:
-    """Return the types of an annotation; ``NoneType`` is last, since annotations end with ``| None``."""
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-
-
-def _is_array(kind: Any) -> bool:
-    return get_origin(_options(kind)[0]) is np.ndarray
-
-
-def _is_estimator(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, HasParameters)
-
-
-def _expect(condition: bool, value: Any, name: str, expected: str) -> None:
-    if not condition:
-        raise InputError(f"{name or 'value'} is {value!r:.80}; expected {expected}.")
-
-
-def _inside(name: str, at: Any) -> str:
-    return f"{name}.{at}" if name else str(at)
-
-
-# Plain data and JSON
-
-
-def require_plain(value: Any, name: str, depth: int = 0) -> None:
-    """Raise if JSON cannot hold a value, or would change it.
-
-    >>> require_plain({"rows": 12, "share": float("nan")}, "header")
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: header.share is nan; JSON has no such number.
-    """
-    require(depth <= _DEEPEST, f"{name} is nested more than {_DEEPEST} levels deep.")
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            _expect(isinstance(key, str), key, f"a key of {name}", "text")
-            require_plain(key, f"a key of {name}", depth + 1)
-            require_plain(inner, f"{name}.{key}", depth + 1)
-    elif isinstance(value, list | tuple):
-        for at, inner in enumerate(value):
-            require_plain(inner, f"{name}.{at}", depth + 1)
-    elif isinstance(value, str):
-        is_whole_text = value.isascii() or value.encode("utf-8", "replace").decode() == value
-        _expect(is_whole_text, value, name, "whole characters, not half of one")
-    elif isinstance(value, float):
-        require(math.isfinite(value), f"{name} is {value}; JSON has no such number.")
-    elif isinstance(value, int):
-        require(abs(value) < _LARGEST_INTEGER, f"{name} is a number of more than 300 digits; write it as text.")
-    elif value is not None:
-        expected = "text, a number, true, false, null, or lists of these"
-        raise InputError(f"{name} is a {type(value).__name__}; expected {expected}.")
+    fitted = [name for name in hints if name.endswith("_")]
+    hints |= get_type_hints(kind.__init__, include_extras=True)
+    parameters = inspect.signature(kind).parameters
+    taken = [name for name, one in parameters.items() if one.kind is not one.VAR_POSITIONAL]
+    return {name: hints[name] for name in (*taken, *fitted)}
 
 
 def digest(document: Mapping[str, Any]) -> str:
@@ -280,17 +200,6 @@ def digest(document: Mapping[str, Any]) -> str:
     """
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return sha256(text.encode()).hexdigest()
-
-
-def _read_json(data: bytes) -> Plain:
-    try:
-        content = json.loads(data.decode())
-    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, too deep, or thousands of digits
-        raise InputError(f"the document is not JSON: {error}.") from None
-    if not isinstance(content, dict):
-        raise InputError(f"the document holds a {type(content).__name__}; expected an object.")
-    require_plain(content, "document")
-    return content
 
 
 # Saving
@@ -325,67 +234,26 @@ def save(
     target = Path(os.path.realpath(path))
     try:
         _require_replaceable(target, document)
-        is_new = not target.exists()
-        plain, arrays = flatten(value, classes)
-        unflatten(type(value), plain, arrays, classes)  # what cannot be loaded is not saved
-        require_plain(plain, "value")
-        files = {name: _npy(array) for name, array in arrays.items()}
-        listed = {
-            name: {"dtype": array.dtype.name, "shape": list(array.shape), "sha256": sha256(files[name]).hexdigest()}
-            for name, array in arrays.items()
-        }
-        _require_arrays(listed)
+        # What cannot be loaded is not saved. A model that is loaded and saved again gives the same bytes.
+        plain, numbers = flatten(unflatten(type(value), *flatten(value, classes), classes), classes)
+        stated = sha256(numbers).hexdigest()
         # The same value gives the same bytes in a new folder. Beside an older model, the names must be new.
-        mark = digest({"value": plain, "arrays": listed})[:8] if is_new else secrets.token_hex(4)
-        writers = {f"arrays-{mark}": lambda folder: _write_arrays(folder, files)} if arrays else {}
-        writers |= {f"{number}-{mark}": write for number, write in enumerate(parts)}
-        text = _document(plain, listed, list(writers))
-        if is_new:
-            target.mkdir()
-        try:
-            _replace(target, document, text, writers)
-        finally:
-            if is_new:
-                with suppress(OSError):  # after a save it is not empty, and stays
-                    target.rmdir()
+        mark = secrets.token_hex(4) if target.exists() else digest({"value": plain, "arrays": stated})[:8]
+        arrays = {f"arrays-{mark}": stated} if numbers else {}
+        folders = {f"{number}-{mark}": write for number, write in enumerate(parts)}
+        versions = {"qacal": qacal.__version__, "numpy": np.__version__, "python": platform.python_version()}
+        content = {"schema": SCHEMA, **versions, "value": plain, "arrays": arrays, "folders": list(folders)}
+        content["digest"] = digest(content)
+        text = f"{json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False)}\n".encode()
+        for what, size, most in (("JSON", len(text), _LARGEST_DOCUMENT), ("arrays", len(numbers), _LARGEST)):
+            remedy = "Keep no examples (--examples 0), or make fewer groups."
+            require(size <= most, f"it has {size:,} bytes of {what}; a model has at most {most:,}. {remedy}")
+        _replace(target, document, text, {name: lambda path: _write(path, numbers) for name in arrays} | folders)
     except InputError as error:
         raise ArtifactError(f"the model cannot be saved: {error}") from error
     except OSError as error:
         reason = error.strerror or error
         raise ArtifactError(f"the model was not saved to {target}: {reason}. What was there is unchanged.") from error
-
-
-def _replace(target: Path, document: str, text: bytes, writers: Mapping[str, Callable[[Path], None]]) -> None:
-    """Write the folders of a new document, then put it in the place of the old document in one step.
-
-    writers : functions that write the folders, by the folders' names.
-    """
-    unfinished, stale = target / f".{document}.new-{secrets.token_hex(4)}", {*writers}
-    try:
-        for name, write in writers.items():
-            write(target / name)
-        _write(unfinished, text)
-        old = _folders(target / document)
-        patiently(lambda: os.replace(unfinished, target / document))
-        stale = old
-    finally:
-        # An interrupt may come just after the replacement. Folders that the document names are in use.
-        named = _folders(target / document)
-        for name in (stale | _abandoned(target)) - named:
-            if (target / name).is_dir():
-                shutil.rmtree(target / name, ignore_errors=True)
-            else:
-                (target / name).unlink(missing_ok=True)
-        unfinished.unlink(missing_ok=True)
-
-
-def _abandoned(target: Path) -> set[str]:
-    """Return the folders and unfinished documents of saves that were killed: nobody takes an hour to save."""
-    oldest = time.time() - _LONGEST_SAVE
-    with suppress(OSError):  # somebody else may remove them meanwhile
-        parts = [part for part in target.iterdir() if _FOLDER.fullmatch(part.name) or _UNFINISHED.fullmatch(part.name)]
-        return {part.name for part in parts if part.stat().st_mtime < oldest}
-    return set()
 
 
 def _require_replaceable(target: Path, document: str) -> None:
@@ -394,13 +262,11 @@ def _require_replaceable(target: Path, document: str) -> None:
         raise ArtifactError(f"{target.parent} is not a folder; create it first.")
     if target.exists() and not target.is_dir():
         raise ArtifactError(f"{target} is a file; a model is a folder. Choose another name.")
-    names = [path.name for path in target.iterdir()] if target.exists() else []
-    foreign = [name for name in names if not (_FOLDER.fullmatch(name) or _UNFINISHED.fullmatch(name))]
-    if document in foreign:
-        content = _readable(target / document)
-        # A damaged document is from qacal if folders of qacal are beside it.
-        if any(map(_FOLDER.fullmatch, names)) or (type(content.get("schema")) is int and "qacal" in content):
-            foreign.remove(document)
+    names = {path.name for path in target.iterdir()} if target.exists() else set()
+    foreign = {name for name in names if not _PART.fullmatch(name)}
+    # A damaged document is from qacal if parts of a model are beside it.
+    if document in names and (foreign < names or b'"qacal"' in _read(target / document, _LARGEST_DOCUMENT)):
+        foreign.remove(document)
     if foreign:
         kind = "a single model" if document == MODEL else "a set of models"
         raise ArtifactError(
@@ -409,29 +275,40 @@ def _require_replaceable(target: Path, document: str) -> None:
         )
 
 
-def _document(plain: Plain, arrays: Plain, folders: list[str]) -> bytes:
-    versions = {"qacal": qacal.__version__, "numpy": np.__version__, "python": platform.python_version()}
-    content = {"schema": SCHEMA, **versions, "value": plain, "arrays": arrays, "folders": folders}
-    content["digest"] = digest(content)
-    text = f"{json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)}\n".encode()
-    if len(text) > _LARGEST_DOCUMENT:
-        raise InputError(
-            f"it has {len(text):,} bytes of JSON; a model has at most {_LARGEST_DOCUMENT:,}. Keep no examples "
-            "(--examples 0), or make fewer groups."
-        )
-    return text
+def _replace(target: Path, document: str, text: bytes, writers: Mapping[str, Callable[[Path], None]]) -> None:
+    """Write the parts of a new document, then put it in the place of the old document in one step.
+
+    writers : functions that write the parts, by their names.
+    """
+    unfinished = f".{document}.new-{secrets.token_hex(4)}"
+    stale, oldest, is_new = {unfinished, *writers}, 0.0, not target.exists()
+    if is_new:
+        target.mkdir()
+    try:
+        for name, write in writers.items():
+            write(target / name)
+        _write(target / unfinished, text)
+        old = _named(target / document)
+        patiently(lambda: os.replace(target / unfinished, target / document))
+        # Other parts are of a save that is under way, or of one that was killed: nobody takes an hour to save.
+        stale, oldest = old, time.time() - _LONGEST_SAVE
+    finally:
+        named = _named(target / document)  # in use, also if an interrupt came just after the replacement
+        for part in [part for part in target.iterdir() if _PART.fullmatch(part.name) and part.name not in named]:
+            with suppress(OSError):  # somebody else may remove it meanwhile
+                if part.name in stale or part.lstat().st_mtime < oldest:
+                    shutil.rmtree(part) if part.is_dir() else part.unlink()
+        if is_new:
+            with suppress(OSError):  # after a save it is not empty, and stays
+                target.rmdir()
 
 
-def _npy(array: NDArray[Any]) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=False)
-    return file.getvalue()
-
-
-def _write_arrays(folder: Path, files: Mapping[str, bytes]) -> None:
-    folder.mkdir()
-    for name, content in files.items():
-        _write(folder / f"{name}.npy", content)
+def _named(path: Path) -> set[str]:
+    """Return the parts that a document names, damaged or not: every word in it that is the name of a part."""
+    try:
+        return {*_PART.findall(_read(path, _LARGEST_DOCUMENT).decode("utf-8", "replace"))}
+    except ArtifactError:
+        return set()
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -439,19 +316,6 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _folders(path: Path) -> set[str]:
-    """Return the folders that a document names; none if it cannot be read."""
-    named = _readable(path).get("folders")
-    return {str(name) for name in named if _FOLDER.fullmatch(str(name))} if isinstance(named, list) else set()
-
-
-def _readable(path: Path) -> Plain:
-    try:
-        return _read_json(_read(path, _LARGEST_DOCUMENT))
-    except (ArtifactError, InputError):
-        return {}
 
 
 def patiently(act: Callable[[], T]) -> T:
@@ -501,7 +365,7 @@ def load(
         try:
             return made(*_loaded(home, data, kind, classes))
         except QacalError:
-            # Another process may have saved a model meanwhile, and removed the folders of this one.
+            # Another process may have saved a model meanwhile, and removed the parts of this one.
             if _read(home / document, _LARGEST_DOCUMENT) == data:
                 raise
 
@@ -510,58 +374,38 @@ def _loaded(home: Path, data: bytes, kind: type, classes: Collection[type]) -> t
     """Return the value in a folder, and the folders of its parts."""
     try:
         content = _checked(data)
-        folders, arrays = [home / name for name in content["folders"]], {}
+        folders, numbers = [home / name for name in content["folders"]], b""
         for folder in folders:
             require(folder.is_dir() and not folder.is_symlink(), f"{folder} is not a folder of its own.")
-        if content["arrays"]:
-            folder, *folders = folders
-            arrays = {name: _array(folder, name, entry) for name, entry in content["arrays"].items()}
-        value = unflatten(kind, content["value"], arrays, classes)
+        for name, stated in content["arrays"].items():
+            numbers = _read(home / name, _LARGEST)
+            require(sha256(numbers).hexdigest() == stated, f"{name} does not match its digest: it was damaged.")
+        return unflatten(kind, content["value"], numbers, classes), folders
     except InputError as error:
         raise ArtifactError(f"{home} holds no sound model: {error} Copy the model again, or refit.") from error
-    return value, folders
 
 
 def _checked(data: bytes) -> Plain:
-    """Return the content of a document; raise on another schema, damage, or more than a model may have."""
-    content = _read_json(data)
+    """Return the content of a document; raise on another schema, on damage, and on names of files elsewhere."""
+    try:
+        content: Plain = json.loads(data.decode())
+        stated = content.pop("digest", None) if isinstance(content, dict) else None
+        actual = digest(content)
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, too deep, thousands of digits, or NaN
+        raise InputError(f"the document is not JSON: {error}.") from None
+    require(isinstance(content, dict), f"the document holds a {type(content).__name__}; expected an object.")
     schema = content.get("schema")
     is_older = is_whole(schema, 1, SCHEMA - 1)
     require(not is_older, f"an earlier qacal saved it (schema {schema}; this one reads {SCHEMA}): fit the model again.")
     is_known = is_whole(schema, SCHEMA, SCHEMA)
     require(is_known, f"the document has schema {schema!r:.80}; this qacal reads {SCHEMA}. Upgrade qacal.")
-    # Before any part is used.
-    stated = content.pop("digest", None)
-    require(stated == digest(content), "the document does not match its digest: it was changed or damaged.")
+    require(stated == actual, "the document does not match its digest: it was changed or damaged.")
     kinds = {"schema": int, "qacal": str, "numpy": str, "python": str, "value": dict, "arrays": dict, "folders": list}
     require({name: type(part) for name, part in content.items()} == kinds, "this qacal did not write the document.")
-    names, arrays = content["folders"], content["arrays"]
-    are_names = all(isinstance(name, str) and _FOLDER.fullmatch(name) for name in names)
-    require(are_names and bool(names or not arrays), f"the document names the folders {names!r:.80}.")
-    _require_arrays(arrays)
+    names = [*content["arrays"], *content["folders"]]
+    are_parts = all(isinstance(name, str) and _PART.fullmatch(name) for name in names)
+    require(are_parts and len(content["arrays"]) <= 1, f"the document names the parts {names!r:.80}.")
     return content
-
-
-def _require_arrays(arrays: Plain) -> None:
-    """Raise if listed arrays have other names, types or shapes than a model has, or more bytes."""
-    total = 0
-    for name, entry in arrays.items():
-        require(_ARRAY_NAME.fullmatch(name) is not None, f"{name!r:.80} is not a name of an array.")
-        is_entry = isinstance(entry, dict) and {*entry} == {"dtype", "shape", "sha256"} and entry["dtype"] in _DTYPES
-        is_entry = is_entry and isinstance(entry["shape"], list) and 1 <= len(entry["shape"]) <= _MOST_AXES
-        is_entry = is_entry and all(is_whole(length, 0, _LARGEST) for length in entry["shape"])
-        require(is_entry, f"the document lists an array as {entry!r:.120}; expected a dtype, a shape and a digest.")
-        total += 8 * math.prod(entry["shape"])
-    require(total <= _LARGEST, f"the document lists arrays of {total} bytes; a model has at most {_LARGEST}.")
-
-
-def _array(folder: Path, name: str, entry: Plain) -> NDArray[Any]:
-    """Return an array with the listed type and shape; numpy's header in the file is not used."""
-    size = 8 * math.prod(entry["shape"])
-    data = _read(folder / f"{name}.npy", size + _HEADER)
-    require(sha256(data).hexdigest() == entry["sha256"], f"{name}.npy does not match its digest: it was damaged.")
-    require(data.startswith(b"\x93NUMPY") and len(data) > size, f"{name}.npy is not an array of {entry['shape']}.")
-    return np.frombuffer(data[len(data) - size :], dtype=entry["dtype"]).reshape(entry["shape"]).copy()
 
 
 def _read(path: Path, most: int) -> bytes:

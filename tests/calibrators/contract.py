@@ -48,5 +48,5 @@ def name_of(calibrator):
 
 
 def recalibrate(calibrator):
-    """Return whether answers follow the labels; those of steps only give way to them."""
+    """Return whether answers follow the labels; StepBinning only moves them into intervals."""
     return not isinstance(calibrator, Identity | StepBinning)

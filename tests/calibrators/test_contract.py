@@ -25,7 +25,7 @@ every_calibrator = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=name_o
 
 
 def all_that(declared):
-    """Return a mark for a test of the calibrators that declare a property."""
+    """Parametrize a test with the calibrators that declare a property."""
     found = [calibrator for calibrator in CALIBRATORS if getattr(calibrator.properties, declared)]
     return pytest.mark.parametrize("calibrator", found, ids=name_of)
 
@@ -35,7 +35,7 @@ VALUES = [0.0, 0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0]
 
 @st.composite
 def data(draw, min_rows=1, max_rows=80, soft=True, weighted=True):
-    """Rows with ties, zeros and ones, several groups and none, soft targets and weights now and then."""
+    """Draw rows with ties, zeros and ones, several groups or none, sometimes soft targets and weights."""
     n = draw(st.integers(min_rows, max_rows))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     h = rng.choice(VALUES, n) if draw(st.booleans()) else rng.random(n)
@@ -127,7 +127,7 @@ def test_one_group_equals_no_group(calibrator, rows):
     none = {**rows, "groups": None}
     alone = clone(calibrator)
     if isinstance(calibrator, StepBinning):
-        # Its answers give way to intervals, and root and group, though of the same rows, share alpha.
+        # Its answers are moved into intervals, and root and group share alpha although they have the same rows.
         alone.set_params(alpha=calibrator.alpha / 2)
     p_one, p_none = fit(calibrator, one).predict(**asks(one)), fit(alone, none).predict(**asks(none))
     np.testing.assert_allclose(p_one, p_none, atol=1e-12)
@@ -217,7 +217,7 @@ def _keys(tally):
 @examples(15, 5)
 @given(rows=data())
 def test_any_tally_of_the_same_rows_gives_the_same_maps(calibrator, rows):
-    """Blocks, ties and groups that a calibrator did not ask for make no difference."""
+    """Blocks, ties and groups that a calibrator does not need make no difference."""
     options = calibrator._tally_options()
     full = Tally.of(
         **rows,
@@ -230,7 +230,7 @@ def test_any_tally_of_the_same_rows_gives_the_same_maps(calibrator, rows):
     np.testing.assert_allclose(there, fit(calibrator, rows).predict(**asks(rows)), atol=1e-7)
 
 
-# What each declares
+# Declared properties
 
 
 @all_that("keeps_mean")
@@ -305,11 +305,11 @@ def test_groups_matter_exactly_where_it_says_so(calibrator):
         assert p[0] == p[1]
 
 
-# Manners
+# scikit-learn's interface and refusals
 
 
 @every_calibrator
-def test_has_scikit_learns_manners(calibrator):
+def test_parameters_work_as_in_scikit_learn(calibrator):
     params = calibrator.get_params()
     copy = clone(calibrator)
     assert copy.get_params() == params
@@ -430,7 +430,7 @@ def test_refuses_by_name_and_place(calibrator):
 
 
 @every_calibrator
-def test_repeated_questions_are_warned_of_where_it_certifies(calibrator):
+def test_repeated_questions_raise_a_warning_if_it_certifies(calibrator):
     rng = np.random.default_rng(0)
     rows = {"confidence": rng.random(60), "correct": rng.integers(0, 2, 60), "ids": np.repeat(np.arange(30), 2)}
     if calibrator.properties.counts_documents:

@@ -124,7 +124,7 @@ def test_curvature_is_close_to_the_likelihoods_own():
 
 
 def test_the_last_step_to_the_modes_needs_no_pass(monkeypatch):
-    """Where it promises less than 1e-3, expansion gives the likelihood to a hundredth of that, and the gradient."""
+    """With near=1e-3, an expansion gives the likelihood to 1e-5, and the gradient."""
     data, theta = as_data(*simulated()), np.array([0.3, 1.0, 0.5, -0.2, 0.4])
     exact = evaluate(data, theta)
     passes, point = [], laplace._point
@@ -137,7 +137,7 @@ def test_the_last_step_to_the_modes_needs_no_pass(monkeypatch):
 
 
 def test_likelihood_is_laplace_of_the_integral_over_effects():
-    """A printed twin: modes by brute force, one group at a time."""
+    """A slow version: modes by brute force, one group at a time."""
     from scipy.optimize import minimize
 
     h, t, group = simulated(n=200, groups=4)
@@ -198,13 +198,13 @@ def test_rows_without_a_group_shape_only_the_common_curve():
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
-def test_all_right_and_all_wrong_are_no_trouble(share):
+def test_all_correct_and_all_wrong(share):
     p = HierarchicalScaling().fit([0.5, 0.9] * 10, [share] * 20, groups=[0, 1, 1, 0] * 5).predict([0.5], groups=[1])
     np.testing.assert_allclose(p, share, atol=1e-6)
 
 
-def test_groups_that_are_all_right_beside_groups_all_wrong():
-    """There is no maximum; the fit stops at the wall, with probabilities near 0 and 1."""
+def test_groups_that_are_all_correct_beside_groups_all_wrong():
+    """There is no maximum; the fit stops at its bounds, with probabilities near 0 and 1."""
     group = np.repeat(np.arange(10), 20)
     right = group % 2
     h = np.tile([0.5, 0.6, 0.7, 0.8], 50)
@@ -212,7 +212,7 @@ def test_groups_that_are_all_right_beside_groups_all_wrong():
     np.testing.assert_allclose(p, right, atol=0.02)
 
 
-def test_finds_what_was_simulated():
+def test_recovers_simulated_parameters():
     rng = np.random.default_rng(3)
     groups, n = 400, 100_000
     covariance = np.array([[0.5, -0.2], [-0.2, 0.8]])

@@ -1,4 +1,4 @@
-"""Steps of a score: a slow twin that is read off the definition, and what a map, an answer and a file may be."""
+"""StepBinning: a slow version from the definition, and what maps, answers and files may contain."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def slow_bin(h, n_bins):
 
 
 def nodes_of(kind, label, leaves_tree_at):
-    """Return the nodes a row is in, by depth: the root, then its places in the tree or its label."""
+    """Return the nodes of a row, by depth: the root, then its nodes in the tree or its label."""
     if kind != "tree":
         return [()] if kind == "none" or label == NO_GROUP else [(), label]
     return [f"{label:0{DEPTH}b}"[:depth] for depth in range(min(leaves_tree_at, DEPTH + 1))]
@@ -44,7 +44,7 @@ def slow_steps(rows, levels, n_bins, rows_per_map, alpha):
     tail = alpha / (2 * levels * max(occupied))
     answers = []
     for h, _, _, nodes in rows:
-        # Whoever is in no group of the last level is in no group, and reads the root's.
+        # A row without a group at the last level uses the root's map.
         reads = [node for node in enumerate(nodes) if node in mapped][-1 if len(nodes) == levels else 0]
         here = [row for row in inside[reads] if row[0] == slow_bin(h, n_bins)]
         t, w = np.array([row[2] for row in here]), np.array([row[3] for row in here])
@@ -92,7 +92,7 @@ def many(seed=0, n=3000):
     return h, (rng.random(n) < h).astype(float), Paths(leaf, np.full(n, DEPTH + 1), DEPTH)
 
 
-def test_a_bin_without_rows_answers_its_middle_and_knows_nothing():
+def test_a_bin_without_rows_answers_its_middle_with_the_interval_0_to_1():
     h, right, paths = many()
     found = StepBinning().fit(h, right, groups=paths).explain([0.97], groups=Paths([0], [DEPTH + 1], DEPTH))
     assert (found.calibrated[0], found.low[0], found.high[0], found.rows[0]) == (0.975, 0, 1, 0)
@@ -117,8 +117,8 @@ def test_a_score_on_an_edge_is_in_the_bin_below_it(step):
     assert (found.rows == 1).all()
 
 
-def test_answers_that_are_drawn_into_their_intervals_need_not_rise():
-    """All right at 0.1, so that its answer is drawn up to 0.98, and one row at 0.2, which draws nothing."""
+def test_answers_that_are_moved_into_their_intervals_need_not_be_monotone():
+    """All rows at 0.1 are correct, so its answer is moved up to 0.98; the single row at 0.2 moves nothing."""
     model = StepBinning(step=0.1).fit([0.1] * 300 + [0.2], [1] * 301)
     low, high = model.predict([0.1, 0.2])
     assert low > 0.9
@@ -127,7 +127,7 @@ def test_answers_that_are_drawn_into_their_intervals_need_not_rise():
 
 
 def test_maps_that_nobody_reads_are_not_kept():
-    """Both halves of a tree answer for themselves, and the root for rows of no group."""
+    """Both halves of a tree have their own map, and the root serves rows without a group."""
     h, right, paths = many()
     halves = Paths(paths.path >> 2, np.full(len(h), 2), 1)
     assert StepBinning(rows_per_map=1).fit(h, right, groups=halves).maps_.lineage.depth.tolist() == [0, 1, 1]
@@ -173,13 +173,13 @@ def test_a_tally_that_was_snapped_is_looked_up_on_its_grid():
 
 
 @pytest.mark.parametrize("step", [0, 2, -0.1, 0.3, 1e-5, float("nan"), "wide", None])
-def test_senseless_steps_are_refused(step):
+def test_invalid_steps_are_refused(step):
     with pytest.raises(InputError, match=r"step is .*; expected 1/k"):
         StepBinning(step=step).fit([0.5, 0.9], [0, 1])
 
 
 @pytest.mark.parametrize("rows", [0, -3, 2.5, "many", None])
-def test_senseless_rows_per_map_are_refused(rows):
+def test_invalid_rows_per_map_are_refused(rows):
     with pytest.raises(InputError, match=r"rows_per_map is .*; expected a whole number"):
         StepBinning(rows_per_map=rows).fit([0.5, 0.9], [0, 1])
 
@@ -192,7 +192,7 @@ def test_groups_made_of_the_same_rows_are_refused():
 
 
 def test_every_row_reads_one_bin():
-    """Rows of a group with a map of its own are among those of the maps above it, which do not answer them."""
+    """Rows of a group with its own map also count in the maps above it, but are not answered by them."""
     rng = np.random.default_rng(3)
     leaf, h = rng.integers(0, 8, 3000) ** 2 // 8, rng.random(3000)
     places = Paths(leaf, np.full(3000, 4), depth=3)
@@ -204,7 +204,7 @@ def test_every_row_reads_one_bin():
 
 @pytest.mark.parametrize("max_depth", [None, 2])
 def test_a_row_is_in_a_bin_of_every_map_above_it(max_depth):
-    """As the calibration rows were, some of which have left the tree at depth 2 and are counted at depth 1."""
+    """Like the calibration rows: some leave the tree at depth 2 and are counted at depth 1."""
     rng = np.random.default_rng(0)
     paths = Paths(np.minimum(rng.geometric(0.4, 2000) - 1, 7), rng.choice([2, 4], 2000, p=[0.1, 0.9]), 3)
     score, right = rng.random(2000), rng.integers(0, 2, 2000)
@@ -324,7 +324,7 @@ def test_ids_that_do_not_repeat_change_nothing():
 
 
 def test_documents_need_ids_in_the_tally():
-    """A tally that only knows that ids repeat, and not whose rows are in a cell, is warned of."""
+    """A tally that knows that ids repeat, but not which ids a cell has, raises a warning."""
     tally = Tally.of([0.5, 0.6, 0.7], [1, 0, 1], ids=[1, 1, 2])
     with pytest.warns(RepeatedQuestionsWarning):
         StepBinning().fit_tally(tally)

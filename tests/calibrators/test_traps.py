@@ -83,7 +83,7 @@ def test_groups_about_as_large_as_a_bin(rows, source, ties):
 
 @every_calibrator
 @pytest.mark.parametrize("answer", [0, 1])
-def test_a_group_that_is_all_right_or_all_wrong(calibrator, answer):
+def test_a_group_that_is_all_correct_or_all_wrong(calibrator, answer):
     right, _ = uninformative()
     groups = np.arange(400) % 4
     right[groups == 2] = answer
@@ -103,7 +103,7 @@ def test_a_million_rows_of_21_values(calibrator):
     groups = rng.integers(0, 16 if FULL else 4, n)
     right = rng.random(n) < 0.2 + 0.5 * h
     ids = np.arange(n) if getattr(calibrator, "ties", None) == "jitter" else None
-    # Small bins of a million jittered rows are another matter; here the rows are many and the bins are not.
+    # The test is about many rows in few bins, not about many small bins.
     model = clone(calibrator)
     if hasattr(model, "points_per_bin"):
         model.set_params(points_per_bin=1000)
@@ -111,7 +111,7 @@ def test_a_million_rows_of_21_values(calibrator):
     asked = np.arange(21) / 20
     p = model.predict(asked, groups=np.full(21, 3), ids=np.arange(21))
     if type(calibrator).__name__ != "Identity":
-        # Curves are a little off in shape, three bins a good deal.
+        # Curves miss the shape by a little, three bins by more.
         is_coarse = "Scaling" in repr(calibrator) or "n_bins=3" in repr(calibrator)
         np.testing.assert_allclose(p, 0.2 + 0.5 * asked, atol=0.2 if is_coarse else 0.1)
 
@@ -148,7 +148,7 @@ def test_the_last_decimals_of_a_tie_do_not_matter_for_the_order_of_rows(seed):
     assert len(set(jittered.predict(h, ids=ids))) > 1
     with pytest.raises(InputError, match=r"confidence\[0\] is 1.0, and bins divide that value by id"):
         jittered.predict(h)
-    # Halves that were counted apart meet in one cell where id and confidence are the same.
+    # Two tallies added share a cell if id and confidence are the same.
     part = Tally.of(h, right, ids=ids, ties=True)
     with pytest.raises(InputError, match="the same id and the same confidence"):
         UniformMassBinning(points_per_bin=100, ties="jitter").fit_tally(part + part)
@@ -259,7 +259,7 @@ def test_small_groups_of_a_tree_read_their_ancestors_curve():
     np.testing.assert_allclose(evidence.calibrated[:2], [0.2, 25 / 110])
 
 
-def test_groups_given_to_a_fit_without_them_are_counted_all_the_same():
+def test_groups_given_to_a_fit_without_them_are_counted():
     model = QABinning().fit([0.5, 0.6], [1, 0])
     with pytest.raises(InputError, match="groups has 3 values"):
         model.predict([0.5], groups=[1, 2, 3])
@@ -274,7 +274,7 @@ def test_small_weights_do_not_switch_the_groups_off():
     np.testing.assert_allclose(model.predict(np.full(4, 0.8), groups=range(4)), [0.3, 0.5, 0.7, 0.9], atol=0.06)
 
 
-def test_what_is_no_tally_and_groups_in_two_columns():
+def test_wrong_tallies_and_groups_in_two_columns_are_refused():
     with pytest.raises(InputError, match="fit_tally takes a Tally and got list"):
         QABinning().fit_tally([0.5])
     with pytest.raises(InputError, match=r"groups holds the columns \['topic', 'tenant'\]; give one"):
@@ -303,7 +303,7 @@ def test_numbers_at_the_ends_of_float64_give_no_nan(calibrator, extremes):
         if extremes != "weights":
             if options.get("ties") or options.get("resolution"):
                 pytest.skip("ties are kept, or confidences are snapped to a grid")
-            # Past the gate, as scores of other models come.
+            # Without the check of confidences, as for scores of other models.
             tally = tally.with_confidence(np.round(tally.confidence * 10) * TINY)
         model = clone(calibrator).fit_tally(tally)
         answers = model.predict_tally(tally)
@@ -313,7 +313,7 @@ def test_numbers_at_the_ends_of_float64_give_no_nan(calibrator, extremes):
 
 
 def test_small_weights_are_not_lost_behind_large_ones():
-    """A bin's mean is that of its own rows, whatever the rows below it weigh."""
+    """A bin's mean depends on its own rows only, whatever the weights below it."""
     h, n = np.arange(1, 61) / 100, 60
     right = np.arange(n) % 2
     weights = np.where(h <= 0.3, 1e8, 1e-8)
@@ -322,13 +322,13 @@ def test_small_weights_are_not_lost_behind_large_ones():
     assert heavy.predict([0.6])[0] == pytest.approx(plain.predict([0.6])[0])
 
 
-def test_a_shape_between_knots_that_nearly_meet():
+def test_a_shape_between_nearly_equal_knots():
     shape = IsotonicCurve(np.array([0.0, 4 * TINY, 1.0]), np.array([-1.0, 1.0, 2.0]))
     np.testing.assert_allclose(shape.apply(np.array([0.0, TINY, 2 * TINY, 4 * TINY, 0.5])), [-1, -0.5, 0, 1, 1.5])
 
 
 def test_curves_per_group_look_for_groups_once(monkeypatch):
-    """Looking through all cells for each of many groups would take the square of their number."""
+    """Searching all cells for every group would take quadratic time."""
     looked, real = [], Tally.group_runs
     monkeypatch.setattr(Tally, "group_runs", lambda level: looked.append(level) or real(level))
     groups = np.repeat(np.arange(300), 4)

@@ -1,4 +1,4 @@
-"""Steps of curves: close to the curves, within their intervals, and certified for every group at once."""
+"""TreeBinning: answers close to the curves, within their intervals, certified for all groups at once."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_answers_are_within_a_step_of_the_curves(values, step):
     h, right, paths, _ = rows(4000, 1, values)
     curves, steps = TreeScaling().fit(h, right, groups=paths), TreeBinning(step=step).fit(h, right, groups=paths)
     found = steps.explain(h, groups=paths)
-    # A curve is cut at values that were seen: between two of many it may be in the next step already.
+    # A curve is cut at observed values; between two of them it may already be in the next step.
     assert np.abs(found.calibrated - curves.predict(h, groups=paths)).max() <= step + (0 if values else 0.02)
     assert ((found.low <= found.calibrated) & (found.calibrated <= found.high)).all()
 
@@ -62,7 +62,7 @@ def test_values_without_rows_in_a_group_are_answered_by_its_curve():
 
 
 def test_all_intervals_hold_at_once_though_curves_and_bins_come_from_the_same_rows():
-    """Of 200 fits, those with any interval that misses its bin's truth must be at most alpha of them, plus noise."""
+    """The share of fits with any interval that misses its bin's true accuracy is at most alpha, plus noise."""
     misses, trials = 0, sized(200)
     for seed in range(trials):
         h, right, paths, truth = rows(600, 1000 + seed, STATED)
@@ -77,8 +77,8 @@ def test_all_intervals_hold_at_once_though_curves_and_bins_come_from_the_same_ro
     assert misses <= 0.1 * trials + (9 if FULL else 5)
 
 
-def test_intervals_with_a_tail_that_forgets_the_choice_of_bins_fail():
-    """The same count with intervals for one bin alone shows that the test above can fail."""
+def test_intervals_that_ignore_the_choice_of_bins_fail():
+    """The same simulation with intervals for a single bin shows that the test above can fail."""
     from scipy.stats import beta
 
     misses = 0
@@ -96,6 +96,6 @@ def test_intervals_with_a_tail_that_forgets_the_choice_of_bins_fail():
 
 
 @pytest.mark.parametrize("step", [0, 2, -0.1, "wide", None])
-def test_senseless_steps_are_refused(step):
+def test_invalid_steps_are_refused(step):
     with pytest.raises(InputError, match="step is"):
         TreeBinning(step=step).fit([0.5, 0.9], [0, 1])

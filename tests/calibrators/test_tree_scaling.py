@@ -1,4 +1,4 @@
-"""The model along a tree: against dense matrices, against the flat model, and at its edges."""
+"""The mixed model of a tree, compared with dense matrices and with the flat model; edge cases."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ THETAS = [[0.3, 1.0, 0.5, -0.2, 0.4], [0.0, 0.2, 0.6, 0.4, 0.0], [-0.5, 1.0, 0.0
 
 
 def tree_rows(n=300, depth=3, seed=0, sizes=(0.7, 0.4), exits=True):
-    """Rows of a tree with effects at every node; some leave it on the way, and one leaf has no rows."""
+    """Return rows of a tree with effects at every node; some leave it early, and one leaf has no rows."""
     rng = np.random.default_rng(seed)
     path = rng.integers(0, 2**depth - 1, n)
     left_at = (
@@ -65,7 +65,7 @@ def evaluate(data, theta):
 
 
 class Dense:
-    """A printed twin: the effects of all nodes in one long vector, their Hessian as one matrix."""
+    """A slow version: the effects of all nodes in one vector, their Hessian in one matrix."""
 
     def __init__(self, cells, theta):
         x, w, wt, node, nodes = cells
@@ -120,7 +120,7 @@ def test_likelihood_modes_and_covariances_are_those_of_dense_matrices(theta, sof
 @pytest.mark.parametrize("theta", THETAS)
 def test_gradient_is_the_slope_of_the_likelihood(theta):
     data = as_data(*as_cells(*tree_rows()))
-    # From both sides: where an effect is zero the likelihood bends and does not slope.
+    # From both sides: the likelihood has a kink where an effect is zero.
     ends = [[evaluate(data, theta + side * step).loss for step in 1e-4 * np.eye(5)] for side in (1, -1)]
     slope = np.subtract(*ends) / 2e-4
     np.testing.assert_allclose(evaluate(data, theta).gradient, slope, rtol=1e-6, atol=1e-5)
@@ -183,7 +183,7 @@ def test_continuous_cells_are_polished_on_all_of_them():
     assert fit.negative_log_likelihood == pytest.approx(other.loss, abs=1e-3)
 
 
-def test_finds_what_was_simulated():
+def test_recovers_simulated_parameters():
     x, t, paths = tree_rows(n=100_000, depth=8, seed=3, sizes=(0.5, 0.3), exits=False)
     fit = fit_tree(*as_cells(x, t, paths))
     np.testing.assert_allclose(fit.covariance, [[0.25, 0], [0, 0.09]], atol=0.05)
@@ -198,7 +198,7 @@ def test_slopes_that_do_not_differ_give_a_singular_covariance():
 
 
 def test_leaves_that_are_noise_change_nothing():
-    """Four groups that differ, each cut four times more at random: the cuts are seen through."""
+    """Four groups that differ, each cut into four more at random: the random cuts get no effect."""
     rng = np.random.default_rng(0)
     n = 6000
     path, h = rng.integers(0, 64, n), rng.choice([0.5, 0.7, 0.9], n)
@@ -249,8 +249,8 @@ def test_a_single_branch_has_no_effects():
     assert fit.is_singular
 
 
-def test_groups_that_are_all_right_beside_groups_all_wrong():
-    """There is no maximum; the fit stops at the wall, with probabilities near 0 and 1."""
+def test_groups_that_are_all_correct_beside_groups_all_wrong():
+    """There is no maximum; the fit stops at its bounds, with probabilities near 0 and 1."""
     path = np.repeat(np.arange(16), 20)
     right = (path >> 1) % 2
     h = np.tile([0.5, 0.6, 0.7, 0.8], 80)
@@ -280,8 +280,8 @@ def test_the_shape_rises_and_has_a_logit_everywhere():
             assert (np.diff(shape.apply(np.linspace(0, 1, 101))) >= 0).all()
 
 
-def test_one_value_whose_answers_are_all_right_stands_above_the_rest():
-    """9 right of 9 at 1.0, with one wrong pseudo-row: 0.9."""
+def test_a_value_whose_answers_are_all_correct_is_above_the_rest():
+    """9 of 9 correct at 1.0, with one wrong pseudo-row: 0.9."""
     shape = isotonic_shape(Tally.of(np.repeat([0.5, 1.0], [10, 9]), np.repeat([0, 1], [5, 14])))
     np.testing.assert_allclose(expit(shape.score), [6 / 11, 9 / 10])
 
@@ -289,7 +289,7 @@ def test_one_value_whose_answers_are_all_right_stands_above_the_rest():
 def test_refusals():
     with pytest.raises(InputError, match="feature is 'odd'; expected"):
         TreeScaling(feature="odd").fit([0.5], [1])
-    with pytest.raises(InputError, match="max_depth is 3, and the groups are no tree"):
+    with pytest.raises(InputError, match="max_depth is 3, and the groups are not a tree"):
         TreeScaling(max_depth=3).fit([0.5, 0.6], [1, 0], groups=["a", "b"])
     with pytest.raises(InputError, match="max_depth is 3; the groups are a tree of depth 1"):
         TreeScaling(max_depth=3).fit([0.5, 0.6], [1, 0], groups=Paths(np.array([0, 1]), np.array([2, 2]), 1))

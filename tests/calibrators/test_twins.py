@@ -1,4 +1,4 @@
-"""Printed twins: the paper's algorithms retyped row by row, against ours."""
+"""The paper's algorithms written row by row, compared with ours."""
 
 import math
 from fractions import Fraction
@@ -34,7 +34,7 @@ def umd(pairs, targets, B):
 
 
 def merged(h, targets, b):
-    """The rule for ties: a bin closes at the first value where it holds b rows; a short rest joins the last."""
+    """The rule for ties: a bin closes at the first value where it has b rows; a smaller rest joins the last bin."""
     values = sorted(set(h))
     bins, current = [], []
     for value in values:
@@ -227,7 +227,7 @@ def test_cross_fitted_scaling_qa_binning(seed, pooling):
 
 @given(rows(), st.integers(1, 12))
 def test_n_bins(data, B):
-    """A bin closes at the first value where it holds its share of the rows that are left."""
+    """A bin closes at the first value where it has its share of the remaining rows."""
     h, t, _ = data
     values, bins = sorted(set(h)), []
     while values:

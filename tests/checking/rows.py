@@ -1,4 +1,4 @@
-"""Rows to check: labelled answers of which confidence and label go the same way."""
+"""Labelled rows to check: correct answers have the higher confidences."""
 
 import csv
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def labelled(count=600, *, seed=0, accuracy=0.6, gap=0.15):
-    """Return rows; `gap` is by how much right answers have the higher confidence."""
+    """Return rows; `gap` is how much higher the confidence of correct answers is."""
     rng = np.random.default_rng(seed)
     right = rng.random(count) < accuracy
     stated = np.clip(rng.normal(0.65 + gap * right, 0.15), 0.01, 0.99).round(2)

@@ -1,4 +1,4 @@
-"""What a check finds in rows, and that it finds nothing where there is nothing."""
+"""What `check` finds in rows; good rows have no findings."""
 
 import json
 import math
@@ -8,8 +8,11 @@ import pytest
 
 import qacal
 from qacal import InputError
-from qacal.records.file_options import file_options
+from qacal.cli.options import for_shell
+from qacal.records.reading import read
+from qacal.records.text_files import file_options
 from tests.checking.rows import as_csv, changed, labelled, renamed
+from tests.cli.test_cli import ok
 
 
 def kinds(records, **options):
@@ -61,7 +64,7 @@ def test_scales(change, kind):
     assert kinds(changed(labelled(), "confidence", change)) == [kind]
 
 
-def test_a_few_slips_are_bad_rows_and_no_scale():
+def test_a_few_slips_are_bad_rows_and_not_another_scale():
     rows = labelled()
     rows[7]["confidence"] = 85
     found = qacal.check(rows)
@@ -77,12 +80,25 @@ def test_words_among_numbers_can_have_a_number():
     assert found.remedy.startswith("Give words a number: --expression 'very sure=NUMBER' (in Python: expressions). Fix")
 
 
-def test_percents_that_are_said_and_are_none():
+def test_texts_of_percents_need_no_option_in_csv(tmp_path):
+    """A fit reads "90%" in a CSV file by itself, alone and among fractions; among numbers from 1 to 100 it cannot."""
+    for way in (lambda c, i: f"{100 * c:.0f}%", lambda c, i: f"{100 * c:.0f}%" if i % 3 else c):
+        rows = [{**row, "confidence": way(row["confidence"], i)} for i, row in enumerate(labelled())]
+        found = qacal.check(as_csv(tmp_path / "a.csv", rows))
+        assert (found.findings, found.scale.kind, found.options) == ((), "0-1", ())
+        assert sum(map(len, read(tmp_path / "a.csv", needs_labels=True))) == len(rows)
+    rows = [{**row, "confidence": f"{100 * row['confidence']:.0f}{'%' * (i % 2)}"} for i, row in enumerate(labelled())]
+    assert kinds(as_csv(tmp_path / "a.csv", rows)) == ["percents"]
+    assert kinds(as_csv(tmp_path / "a.csv", rows), percent=True) == []
+    assert kinds(changed(labelled(), "confidence", lambda c: f"{100 * c:.0f}%")) == ["bad_rows"]  # text is no number
+
+
+def test_declared_percents_that_are_fractions():
     assert kinds(changed(labelled(), "confidence", lambda c: round(100 * c)), percent=True) == []
     assert kinds(labelled(), percent=True) == ["no_percents"]
 
 
-def test_words_that_are_said_to_be_worth_something():
+def test_words_with_declared_values():
     rows = changed(labelled(), "confidence", lambda c: "High" if c > 0.7 else "low")
     found = qacal.check(rows, expressions={"high": 0.9, "low": 0.4})
     assert found.is_fine
@@ -91,7 +107,7 @@ def test_words_that_are_said_to_be_worth_something():
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
-def test_another_encoding_is_said(tmp_path, encoding):
+def test_another_encoding_is_reported(tmp_path, encoding):
     path = as_csv(tmp_path / "a.csv", changed(labelled(), "answer", lambda text: f"café {text}"), encoding=encoding)
     assert kinds(path)[0] == "encoding"
     finding = qacal.check(path).findings[0]
@@ -121,7 +137,7 @@ def test_an_encoding_that_was_named_is_not_advised(tmp_path):
     with file_options(encoding="ascii"):
         finding = qacal.check(path).findings[0]
     assert finding.problem == "1 row of 600 (the first: line 9) cannot be read as ascii."
-    assert finding.remedy == "If these rows are damaged, skip them: --skip-bad-rows FILE."
+    assert for_shell(finding.remedy) == "If these rows are damaged, skip them: --skip-bad-rows FILE."
 
 
 def test_a_header_in_another_encoding_is_found(tmp_path):
@@ -137,7 +153,7 @@ def test_columns_that_cannot_be_guessed_are_missing():
     assert "The columns are pytanie, odpowiedz, pewnosc" in missing.remedy
 
 
-def test_words_are_all_counted_and_hide_no_other_fault(tmp_path):
+def test_words_are_all_counted_and_hide_no_other_problem(tmp_path):
     words = ["very low", "low", "medium", "high", "very high", "certain"]
     rows = [{**row, "confidence": words[i % 6], "model": "ab"[i % 2]} for i, row in enumerate(labelled(120))]
     for at in range(4):
@@ -178,20 +194,34 @@ def test_bad_rows_are_counted_by_kind_with_an_example(tmp_path):
     assert found.options == ("--skip-bad-rows bad.jsonl",)
 
 
-def test_unlabelled_rows_are_no_bad_rows():
+def test_the_options_for_many_bad_rows_make_a_fit_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{**row, "confidence": "?" if i % 3 == 0 else row["confidence"]} for i, row in enumerate(labelled())]
+    found = qacal.check(as_csv(tmp_path / "a.csv", rows))
+    (finding,) = found.findings
+    assert found.options == ("--skip-bad-rows bad.jsonl", "--max-bad 0.41")
+    assert for_shell(finding.remedy) == "Fix them, or skip them: --skip-bad-rows bad.jsonl --max-bad 0.41"
+    assert "skip them: on_fault=qacal.BadRows(), max_bad=0.41" in " ".join(str(found).split())
+    ok("split", "a.csv", "-o", "train.csv", "--rest", "test.csv", "--skip-bad-rows", "bad_split.jsonl")
+    ok("fit", "train.csv", "-o", "model", *" ".join(found.options).split(), "--no-columns")
+    assert qacal.load("model").rows_ > 0
+
+
+def test_unlabelled_rows_are_not_bad_rows():
     found = qacal.check(
         [{**row, "correct": None if i % 9 == 0 else row["correct"]} for i, row in enumerate(labelled())]
     )
-    assert [(one.kind, one.count) for one in found.findings] == [("unlabelled", 67)]
+    assert [(one.kind, one.count, one.stops) for one in found.findings] == [("unlabelled", 67, False)]
+    assert found.options == ()
     assert (found.labelled, found.bad_rows) == (533, ())
 
 
-def test_what_is_there_twice():
+def test_duplicates():
     rows = labelled()
     assert kinds([*rows, rows[3]]) == ["duplicate_rows"]
     assert "(for example rows 4 and 601)" in qacal.check([*rows, rows[3]]).findings[0].problem
     stamped = [{**row, "at": i} for i, row in enumerate([*rows, rows[3]])]
-    assert kinds(stamped) == ["duplicate_rows"]  # what else a log writes makes it no other answer
+    assert kinds(stamped) == ["duplicate_rows"]  # further columns do not make it another answer
     again = [{**rows[3], "confidence": 0.123}]
     assert kinds(rows + again) == ["repeated_questions"]
     named = [{**row, "id": i} for i, row in enumerate(rows + again)]
@@ -214,7 +244,7 @@ def test_several_llms_are_named_and_counted():
     assert kinds(both) == ["several_models"]  # each question once for each LLM
 
 
-def test_labels_in_unknown_words_are_told_what_words_are_read():
+def test_labels_in_unknown_words_list_the_words_that_can_be_read():
     rows = renamed(changed(labelled(), "correct", lambda y: "ja" if y else "nein"), correct="richtig")
     found = qacal.check(rows)
     assert (found.columns["correct"], found.labelled) == ("richtig", 0)
@@ -248,11 +278,11 @@ def test_too_few_labels_for_the_commands(tmp_path):
     assert [(one.kind, one.stops) for one in found.findings] == [("few_labels", False)]
 
 
-def test_the_scale_and_the_values_are_told_apart():
+def test_a_wrong_scale_and_wrong_values_are_distinguished():
     assert "confidence  scale 0 to 1; values from 0." in str(qacal.check(labelled()))
 
 
-def test_labels_that_teach_little():
+def test_labels_with_little_information():
     equal = qacal.check(changed(labelled(), "correct", lambda y: 1)).findings
     assert [(one.kind, one.stops) for one in equal] == [("one_label", False)]
     assert "A fit accepts them, but cannot learn when the LLM is wrong." in equal[0].remedy
@@ -267,7 +297,7 @@ def test_whether_confidence_and_label_go_the_same_way():
 
 
 def test_rows_of_one_question_are_no_more_evidence():
-    """They would make a narrow interval, and a doubt that `fit` and `evaluate` do not have."""
+    """They would make the interval too narrow, and raise a doubt that `fit` and `evaluate` do not have."""
     few = changed(labelled(12), "correct", lambda y: 1 - y)
     often = [{**row, "answer": f"try {k}"} for k in range(20) for row in few]
     assert "opposite_confidences" in kinds([{**row, "question": f"{i}?"} for i, row in enumerate(often)])
@@ -286,8 +316,8 @@ def test_each_llm_is_judged_by_itself():
 
 
 @pytest.mark.parametrize("other", [["Paris", "Paname"], {"by": "hand"}])
-def test_a_column_of_texts_and_lists_is_no_column_of_kinds(other):
-    """As JSON lines may have it: one alias is a text, several are a list."""
+def test_a_column_of_texts_and_lists_is_not_categorical(other):
+    """JSON lines may have it: one alias is a text, several are a list."""
     rows = [{**row, "aliases": other if place % 2 else "Paris"} for place, row in enumerate(labelled())]
     assert qacal.check(rows).useful == ()
 
@@ -315,7 +345,7 @@ def test_columns_that_look_useful():
     assert useful["tokens"].options == ("--feature tokens:confidence",)
 
 
-def test_what_labels_are_enough_for():
+def test_what_the_number_of_labels_allows():
     goals = qacal.check(labelled(2600)).goals
     assert [(goal.kind, goal.labels, goal.is_met) for goal in goals if goal.kind != "threshold"] == [
         ("text", 1000, True),
@@ -361,7 +391,7 @@ def test_a_column_that_ends_before_the_rows_do(tmp_path, column):
     assert counts == expected.get(column, {f"no {column}": 616, "bad_rows": 616})
 
 
-def test_what_cannot_be_looked_at_is_an_error(tmp_path):
+def test_input_that_cannot_be_read_is_an_error(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         qacal.check(tmp_path / "no.csv")
     with pytest.raises(InputError, match="expected a path"):
@@ -375,4 +405,28 @@ def test_the_text_fits_a_terminal_and_names_python_arguments_for_python_rows():
     text = str(qacal.check(rows))
     assert max(map(len, text.splitlines())) <= 80
     assert "columns={'question': 'prompt', 'confidence': 'conf'}" in text.replace("\n          ", " ")
-    assert "percent=True" in text
+    assert "To do: Pass percent=True." in text
+
+
+def test_python_is_told_no_options_of_the_command_line(tmp_path):
+    """Rows with all that has a remedy: other names, a scale, several LLMs, bad rows, words, useful columns."""
+    rows = [
+        {**row, "model": "ab"[i % 2], "prompt": "xy"[i % 2], "topic": "ab"[row["correct"] ^ (i % 5 == 0)]}
+        for i, row in enumerate(labelled(600))
+    ]
+    rows = renamed(changed(rows, "confidence", lambda c: round(100 * c)), answer="model_answer", correct="is_correct")
+    for at, (column, value) in enumerate([("confidence", "high"), ("confidence", -5), ("question", "")]):
+        rows[at][column] = value
+    grades = changed(labelled(), "confidence", lambda c: round(10 * c))
+    rival = [{**row, "model_answer": "x"} for row in labelled()]
+    for records, options in ((rows, {}), (grades, {}), (labelled(), {"percent": True}), (rival, {})):
+        found = qacal.check(records, **options)
+        assert found.findings
+        assert "--" not in str(found), str(found)
+        assert "in Python" not in str(found)
+    text = " ".join(str(qacal.check(rows)).split())
+    assert "pass columns={'answer': 'model_answer', 'correct': 'is_correct'}." in text
+    assert "features=['topic'] adds it to the score, partition='column:topic' makes groups of it" in text
+    assert "One model for all of them: allow_mixed=True." in text
+    missing = str(qacal.check(labelled(), columns={"answer": "reply"}))
+    assert "Leave out 'answer' in columns" in missing

@@ -59,7 +59,7 @@ def test_the_line_to_paste_fits(tmp_path, monkeypatch):
     assert [line.split()[1] for line in pasted(run("check", "train.csv", "--column", "question=prompt")[1])] == ["fit"]
 
 
-def test_bad_rows_get_a_file_of_their_own(tmp_path, monkeypatch):
+def test_bad_rows_get_their_own_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = labelled()
     rows[3]["confidence"] = 85

@@ -35,7 +35,7 @@ def test_other_names_are_guessed(names):
     assert set(found(rows).guessed) == set(names)
 
 
-def test_columns_of_unknown_names_are_told_by_what_they_hold():
+def test_columns_with_unknown_names_are_recognised_by_content():
     rows = renamed(labelled(), confidence="pewnosc", correct="poprawna")
     assert found(rows).mapping == {"confidence": "pewnosc", "correct": "poprawna"}
     two = [{**row, "other": row["pewnosc"] / 2} for row in rows]
@@ -54,7 +54,7 @@ def test_a_score_of_zeros_and_ones_is_a_label():
     assert found(rows).mapping == {"correct": "score"}
 
 
-def test_the_name_of_a_prompt_is_no_question():
+def test_the_name_of_a_prompt_is_not_a_question():
     rows = [{**row, "prompt": "v1"} for row in labelled()]
     assert found(rows).mapping == {}
     assert found(rows).names["prompt"] == "prompt"
@@ -71,7 +71,7 @@ def test_the_expected_answer_is_not_taken_for_the_given_one():
     assert found([{**row, "model_answer": "no"} for row in labelled()]).rival_answer == "model_answer"
 
 
-def test_what_a_person_says_is_taken():
+def test_declared_names_are_used():
     rows = [{**row, "conf": 0.5} for row in labelled()]
     assert found(rows, confidence="conf").names["confidence"] == "conf"
     assert found(rows, confidence="konf").names["confidence"] == "confidence"

@@ -1,4 +1,4 @@
-"""Commands run in this process share the default embedder, as long as somebody holds it; loading it takes longer."""
+"""Keep the default embedder loaded between commands of one process: loading it takes longer than they do."""
 
 import pytest
 

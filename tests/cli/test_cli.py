@@ -283,7 +283,7 @@ def test_export(folder, tmp_path):
     assert "learned from text" in err
 
 
-def test_a_second_confidence_that_is_none_is_a_bad_row(tmp_path):
+def test_an_invalid_second_confidence_is_a_bad_row(tmp_path):
     rows = [{**row, "tokens": str(0.5 + 0.3 * row["correct"] - at % 7 / 20)} for at, row in enumerate(answers(400))]
     rows[7]["tokens"], rows[9]["tokens"] = "N/A", ""
     pl.DataFrame(rows).write_csv(tmp_path / "a.csv")
@@ -323,7 +323,7 @@ def test_wrong_use_has_its_own_exit_code(folder):
         assert "Error" in err
 
 
-def test_a_column_that_qacal_does_not_have():
+def test_an_unknown_role_of_a_column():
     code, _, err = run("fit", "x.csv", "-o", "m", "--column", "prompt_text=question")
     assert code == 2
     said = "there is no column prompt_text to map; expected one of id, question, answer"
@@ -389,8 +389,8 @@ def test_warnings_are_sentences(tmp_path):
     assert ".py:" not in done.stderr
 
 
-def test_what_files_say_does_not_drive_the_terminal(tmp_path):
-    """Names of groups and LLMs, and values in errors, have their control characters spelled out."""
+def test_control_characters_in_files_do_not_reach_the_terminal(tmp_path):
+    """They are escaped in names of groups and LLMs and in values in errors."""
     bad = "law\x1b[2J\x9b[/]"
     rows = [{**row, "subject": bad, "model": bad} for row in answers(300)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -414,7 +414,7 @@ def test_a_warning_and_an_error_in_python_are_printable():
     assert str(QacalWarning("got \u202e")) == r"got \u202e"
 
 
-def test_each_origin_is_accepted_by_its_own_name(tmp_path):
+def test_each_other_source_is_allowed_by_its_own_name(tmp_path):
     rows = [{**row, "judge": "people"} for row in answers(300)]
     for name, others in (("fit", {}), ("judge", {"judge": "gpt"}), ("model", {"judge": "gpt", "model": "parrot-2"})):
         pl.DataFrame([row | others for row in rows]).write_parquet(tmp_path / f"{name}.parquet")
@@ -434,7 +434,7 @@ def test_each_origin_is_accepted_by_its_own_name(tmp_path):
         assert not (tmp_path / "out.parquet").exists()
     ok(*apply, tmp_path / "model.parquet", "--allow-other-source", "model")
     assert pl.read_parquet(tmp_path / "out.parquet")["calibrated"].null_count() == 0
-    # Labels are read here, so it matters who judged.
+    # Labels are read here, so the judge matters.
     evaluate = ("evaluate", tmp_path / "model.parquet", "--model", tmp_path / "model", "--allow-other-source", "model")
     code, _, err = run(*evaluate)
     assert code == 1

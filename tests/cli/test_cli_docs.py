@@ -1,4 +1,4 @@
-"""docs/cli.md is the help of every command; this test says when it is out of date, and how to renew it."""
+"""docs/cli.md is the help of every command; this test says when it is out of date, and how to refresh it."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def written():
 
 
 def test_the_reference_of_commands_is_up_to_date():
-    said = "docs/cli.md is out of date; renew it with: python -m tests.cli.test_cli_docs"
+    said = "docs/cli.md is out of date; refresh it with: python -m tests.cli.test_cli_docs"
     assert re.sub(r"\s+", " ", DOCS.read_text(encoding="utf-8")) == re.sub(r"\s+", " ", written()), said
 
 

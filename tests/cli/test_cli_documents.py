@@ -6,6 +6,7 @@ import pytest
 
 import qacal
 from qacal import Column, InputError, QABinning, QACalibrator
+from qacal.model.model_set import fit_set
 from tests.cli.test_cli import ok, run
 
 
@@ -73,3 +74,47 @@ def test_documents_that_must_not_be_used_are_refused(folder):
     with pytest.raises(InputError, match="both files need a column id"):
         qacal.describe_documents(model, nameless, nameless)
     assert "alpha is 3.0" in run("documents", folder / "model", "a.csv", "b.csv", "--alpha", "3")[2]
+
+
+def by_llm(rows, llm):
+    return [
+        {**row, "model": llm, "correct": row["correct"] and (llm == "sharp" or row["field"] != "date")} for row in rows
+    ]
+
+
+@pytest.fixture(scope="module")
+def models():
+    like = QACalibrator(partition=Column("field"), calibrator=QABinning(ties="merge"), learned_score=None)
+    rows = [*by_llm(extractions(0, 300), "sharp"), *by_llm(extractions(0, 300, 3), "blunt")]
+    with pytest.warns(qacal.RepeatedQuestionsWarning):
+        return fit_set(like, rows, "model")
+
+
+def test_each_model_of_a_set_describes_its_own_documents(models, tmp_path):
+    """Both LLMs read the same invoices: two documents for each id, each with intervals of its own model."""
+    labelled = {llm: by_llm(extractions(300, 120, seed), llm) for seed, llm in enumerate(("sharp", "blunt"), 4)}
+    new = {llm: by_llm(extractions(420, 20, seed), llm) for seed, llm in enumerate(("sharp", "blunt"), 6)}
+    all_new = [row for pair in zip(new["blunt"], new["sharp"], strict=True) for row in pair]
+    frame = qacal.describe_documents(models, labelled["sharp"] + labelled["blunt"], all_new)
+    assert frame.columns == ["id", "model", "rows", "expected", "low", "high"]
+    assert frame.select("id", "model").head(3).rows() == [
+        *(("invoice 420", llm) for llm in ("blunt", "sharp")),
+        ("invoice 421", "blunt"),
+    ]
+    for llm, model in models.models.items():
+        alone = qacal.describe_documents(model, labelled[llm], new[llm])
+        assert frame.filter(pl.col("model") == llm).drop("model").equals(alone)
+
+    models.save(tmp_path / "models")
+    pl.DataFrame(labelled["sharp"] + labelled["blunt"]).write_csv(tmp_path / "labelled.csv")
+    pl.DataFrame(all_new).write_csv(tmp_path / "new.csv")
+    files = (tmp_path / "models", tmp_path / "labelled.csv", tmp_path / "new.csv")
+    _, _, said = run("documents", *files, "-o", tmp_path / "documents.csv")
+    assert pl.read_csv(tmp_path / "documents.csv")["model"].to_list() == ["blunt", "sharp"] * 20
+    assert "Intervals come from 240 labelled documents." in " ".join(said.split())
+
+
+def test_a_model_of_a_set_without_labelled_documents_is_named(models):
+    labelled, new = by_llm(extractions(300, 120, 4), "sharp"), by_llm(extractions(420, 5, 6), "blunt")
+    with pytest.raises(InputError, match=r"^model blunt: there is no labelled document"):
+        qacal.describe_documents(models, labelled, new)

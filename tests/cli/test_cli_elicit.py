@@ -100,7 +100,7 @@ def test_a_preset_for_reasoning_llms(rows, server, tmp_path):
     assert "expected one of reasoning" in " ".join(err.replace("│", " ").split())
 
 
-def test_thoughts_without_an_end_come_with_the_remedy(server, tmp_path):
+def test_unfinished_thoughts_come_with_the_remedy(server, tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_text('{"question": "[long] think"}\n{"question": "[long] Why?"}\n')
     code, _, err = elicit(path, server, tmp_path)
@@ -122,7 +122,7 @@ def test_thoughts_without_an_end_come_with_the_remedy(server, tmp_path):
     )
 
 
-def test_requests_made_again_are_told_with_what_helps(server, tmp_path):
+def test_repeated_requests_are_reported_with_a_remedy(server, tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in [*questions(1, "[busy]"), *questions(2, "[hang]")[1:]]))
     code, _, err = elicit(path, server, tmp_path, "--timeout", 1)
@@ -132,7 +132,7 @@ def test_requests_made_again_are_told_with_what_helps(server, tmp_path):
     assert "1 repeated, no reply in time; --timeout SECONDS, or fewer --workers helps" in err
 
 
-def test_a_header_takes_the_place_of_the_key(rows, server, tmp_path, monkeypatch):
+def test_a_header_replaces_the_key(rows, server, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-this-server")
     elicit(rows, server, tmp_path, "--header", "api-key=mine=", "--header", "X-Team=a", "--limit", 1)
     assert server.requests[0]["key"] is None
@@ -144,7 +144,7 @@ def test_a_header_takes_the_place_of_the_key(rows, server, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("name", ["x-api-key", "X-Auth"])
-def test_a_key_in_the_environment_does_not_join_one_in_a_header(server, tmp_path, monkeypatch, name):
+def test_a_key_in_the_environment_is_not_sent_beside_one_in_a_header(server, tmp_path, monkeypatch, name):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-this-server")
     monkeypatch.setenv("MINE", "sk-for-this-server")
     path = tmp_path / "rows.jsonl"
@@ -157,7 +157,7 @@ def test_a_key_in_the_environment_does_not_join_one_in_a_header(server, tmp_path
     assert [request["key"] for request in server.requests] == [None, None, "Bearer sk-for-this-server"]
 
 
-def test_a_key_in_the_environment_does_not_join_one_in_the_base_url(rows, server, tmp_path, monkeypatch):
+def test_a_key_in_the_environment_is_not_sent_beside_one_in_the_base_url(rows, server, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-this-server")
     for query in ("?key=mine", "?api-version=1"):
         url, output = f"{server.base_url}{query}", tmp_path / f"{query[1:4]}.db"
@@ -165,7 +165,7 @@ def test_a_key_in_the_environment_does_not_join_one_in_the_base_url(rows, server
     assert [request["key"] for request in server.requests] == [None, "Bearer sk-not-for-this-server"]
 
 
-def test_a_server_without_token_probabilities_is_told_of_once(rows, server, tmp_path):
+def test_a_server_without_token_probabilities_is_reported_once(rows, server, tmp_path):
     url = f"{server.root}/no-logprobs/v1"
     code, _, err = run("elicit", rows, "--base-url", url, "--model", "tiny", "-o", tmp_path / "run.db")
     assert code == 0
@@ -175,7 +175,7 @@ def test_a_server_without_token_probabilities_is_told_of_once(rows, server, tmp_
     assert "'logprobs' is not supported with this model." in " ".join(err.split())
 
 
-def test_failed_requests_are_told_and_exit_with_1(server, tmp_path):
+def test_failed_requests_are_reported_and_exit_with_1(server, tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_text('{"question": "Fine?"}\n{"question": "[bad] Why?"}\n')
     code, _, err = elicit(path, server, tmp_path)
@@ -205,14 +205,14 @@ def test_failed_requests_are_told_and_exit_with_1(server, tmp_path):
         (["--prompt", "none.toml"], "cannot be read as a prompt"),
     ],
 )
-def test_wrong_use_is_said_before_anything_is_asked(rows, server, tmp_path, arguments, problem):
+def test_wrong_use_is_reported_before_any_request(rows, server, tmp_path, arguments, problem):
     code, _, err = elicit(rows, server, tmp_path, *arguments)
     assert code in (1, 2)
     assert problem in " ".join(err.replace("│", " ").split())
     assert server.asked == []
 
 
-def test_a_base_url_that_is_none(rows, tmp_path):
+def test_invalid_base_urls(rows, tmp_path):
     code, _, err = run("elicit", rows, "--base-url", "localhost:80", "--model", "m", "-o", tmp_path / "run.db")
     assert code == 1
     assert "the base URL is 'localhost:80'; expected one such as http" in err
@@ -227,7 +227,7 @@ def test_several_runs_in_one_file(rows, server, tmp_path):
     assert len(ok("answers", tmp_path / "run.db", "--run", 2).splitlines()) == 24
 
 
-def test_a_prompt_of_ones_own(rows, server, tmp_path):
+def test_a_custom_prompt(rows, server, tmp_path):
     prompt = tmp_path / "short.toml"
     prompt.write_text('name = "short"\nversion = 3\nparser = "guess"\ntemplate = "$question Two lines."\n')
     elicit(rows, server, tmp_path, "--prompt", prompt)
@@ -237,7 +237,7 @@ def test_a_prompt_of_ones_own(rows, server, tmp_path):
     assert server.asked[0].endswith("Two lines.")
 
 
-def test_a_judge_labels_what_comparing_does_not_settle(server, tmp_path):
+def test_a_judge_labels_what_comparison_leaves_open(server, tmp_path):
     path = tmp_path / "answers.jsonl"
     answers = ["Paris", "Lutetia [same]", "Lyon", "Nice [unsure]"]
     people = [1, 1, 0, None]
@@ -260,7 +260,7 @@ def test_a_judge_labels_what_comparing_does_not_settle(server, tmp_path):
     assert [row["judge"] for row in labelled] == ["wise (judge/1)"] * 3
 
 
-def test_a_judge_that_cannot_be_read_biases_no_labels_silently(server, tmp_path):
+def test_unreadable_verdicts_are_reported(server, tmp_path):
     path, out = tmp_path / "answers.jsonl", tmp_path / "labelled.jsonl"
     answers = ["Paris", "paris", "Lyon", "Nice [unsure]", "Nancy [stubborn]"]
     rows = [{"question": "Capital of France?", "answer": answer, "ground_truth": "Paris"} for answer in answers]
@@ -317,7 +317,7 @@ def test_a_judge_needs_a_server_and_a_name(rows, tmp_path):
     assert "needs both" in err
 
 
-def test_labels_of_people_that_are_none(tmp_path):
+def test_invalid_human_labels(tmp_path):
     path = tmp_path / "answers.jsonl"
     path.write_text('{"question": "q", "answer": "a", "ground_truth": "a", "human": "maybe"}\n')
     code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl", "--human-labels", "human")
@@ -354,13 +354,13 @@ def test_labels_by_people_are_not_overwritten(tmp_path):
     code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl", "--human-labels", "correct")
     assert code == 2
     assert not (tmp_path / "x.jsonl").exists()
-    # A judge's own labels may be made anew.
+    # A judge's own labels may be replaced.
     path.write_text('{"question": "q", "answer": "a", "ground_truth": "a", "correct": 0, "judge": "alias"}\n')
     ok("judge", path, "-o", tmp_path / "x.jsonl")
     assert json.loads((tmp_path / "x.jsonl").read_text())["correct"] == 1.0
 
 
-def test_no_answer_is_not_the_answer_none(tmp_path):
+def test_a_missing_answer_is_not_the_text_none(tmp_path):
     path = tmp_path / "answers.jsonl"
     path.write_text('{"question": "q", "answer": null, "ground_truth": "None"}\n')
     code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl")
@@ -380,7 +380,7 @@ def test_questions_that_cannot_be_read_leave_no_run(tmp_path, content):
     assert list(tmp_path.glob("run.db*")) == []
 
 
-def test_words_that_the_prompt_does_not_list_are_shown_and_can_be_given_a_number(rows, server, tmp_path):
+def test_words_that_the_prompt_does_not_list_are_shown_and_can_get_a_value(rows, server, tmp_path):
     code, _, err = elicit(rows, server, tmp_path, "--prompt", "ling1s-top1")
     assert code == 0
     assert "8 questions: 1 of 8 guesses have a confidence." in err
@@ -405,7 +405,7 @@ def test_words_that_the_prompt_does_not_list_are_shown_and_can_be_given_a_number
         ("Highly-likely=0.3", "is worth 0.8 and 0.3; expected one number"),
     ],
 )
-def test_expressions_that_are_none(rows, server, tmp_path, given, problem):
+def test_invalid_expressions(rows, server, tmp_path, given, problem):
     told = ("--expression", "highly likely=0.8", "--expression", given)
     elicit(rows, server, tmp_path, "--prompt", "ling1s-top1")
     code, _, err = run("answers", tmp_path / "run.db", *told)
@@ -420,7 +420,7 @@ def test_expressions_are_for_prompts_that_ask_for_them(rows, server, tmp_path):
     assert "the prompt verb1s-top1 does not ask for expressions" in err
 
 
-def test_replies_that_became_no_row_can_be_looked_at(server, tmp_path):
+def test_replies_without_a_row_can_be_listed(server, tmp_path):
     path = tmp_path / "q.jsonl"
     marks = ["", "[refused]", "[chatty]", "[bad]"]
     path.write_text("".join(json.dumps({"id": mark, "question": f"{mark} Why?"}) + "\n" for mark in marks))
@@ -448,7 +448,7 @@ def labelled_by_hand(tmp_path, label):
     return path
 
 
-def test_rows_that_people_have_labelled_are_kept_apart_to_certify(tmp_path):
+def test_human_labels_are_written_apart_for_certification(tmp_path):
     path = labelled_by_hand(tmp_path, lambda n: ["yes", "no", None, None, None][n % 5])
     arguments = ["--human-labels", "by_hand", "--human-output", tmp_path / "people.parquet"]
     code, out, err = run("judge", path, "-o", tmp_path / "judged.parquet", *arguments)
@@ -457,7 +457,7 @@ def test_rows_that_people_have_labelled_are_kept_apart_to_certify(tmp_path):
     assert people["correct"].to_list() == [1.0, 0.0] * 4
     assert set(people["judge"]) == {"people"}
     assert set(judged["judge"]) == {"alias"}
-    # q0 has a row of each kind only if the other answer of a labelled question went along: it must not.
+    # All answers of a question are in one file, though people labelled only one of them.
     assert not set(people["id"]) & set(judged["id"])
     assert set(people["id"]) | set(judged["id"]) == {f"q{n}" for n in range(10)}
     assert f"{len(judged)} training rows written to {tmp_path / 'judged.parquet'}, 8 certifying rows to" in err
@@ -465,7 +465,7 @@ def test_rows_that_people_have_labelled_are_kept_apart_to_certify(tmp_path):
     assert "of 8 rows" in out
 
 
-def test_people_who_have_labelled_nothing_certify_nothing(tmp_path):
+def test_a_file_without_human_labels_certifies_nothing(tmp_path):
     path = labelled_by_hand(tmp_path, lambda n: None)
     files = ["-o", tmp_path / "judged.jsonl", "--human-output", tmp_path / "people.jsonl"]
     code, _, err = run("judge", path, *files, "--human-labels", "by_hand")
@@ -486,14 +486,14 @@ def test_a_label_that_cannot_be_read_leaves_neither_file(tmp_path):
     assert {found.name for found in tmp_path.iterdir()} == {"rows.jsonl"}
 
 
-def test_why_requests_have_failed_is_said(server, tmp_path):
+def test_reasons_of_failed_requests_are_printed(server, tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_text('{"question": "Fine?"}\n{"question": "[bad] Why?"}\n{"question": "[bad] Where?"}\n')
     _, _, err = elicit(path, server, tmp_path)
     assert "2 failed: status 400: the question is bad" in err
 
 
-def test_a_run_of_which_nothing_can_be_read_is_no_success(server, tmp_path):
+def test_a_run_without_readable_replies_fails(server, tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_text('{"question": "[chatty] Why?"}\n')
     code, _, err = elicit(path, server, tmp_path)
@@ -533,7 +533,7 @@ def test_judging_a_run_that_no_server_answered(rows, server, tmp_path):
     assert "--unread" not in err
 
 
-def test_the_next_step_is_judging_where_the_right_answers_are_known(server, tmp_path):
+def test_the_next_step_is_judge_if_the_right_answers_are_known(server, tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_text('{"question": "Why?"}\n')
     _, _, err = elicit(path, server, tmp_path)
@@ -545,7 +545,7 @@ def test_the_next_step_is_judging_where_the_right_answers_are_known(server, tmp_
     assert f"Next: qacal fit {tmp_path / 'answers.parquet'} -o model" in err
 
 
-def test_a_name_that_the_server_does_not_list_is_told(server, rows, tmp_path):
+def test_a_model_name_that_the_server_does_not_list_is_reported(server, rows, tmp_path):
     _, _, err = elicit(rows, server, tmp_path)
     assert "lists" not in err
     path = [rows, "--base-url", server.base_url, "-o", tmp_path / "run.db"]
@@ -613,7 +613,7 @@ def test_the_right_run_is_named_where_there_are_several(rows, server, tmp_path):
     assert "-o answers.parquet --run 2" in err
 
 
-def test_people_who_have_labelled_all_questions_leave_nothing_to_learn_from(tmp_path):
+def test_human_labels_for_all_questions_leave_no_training_rows(tmp_path):
     path = labelled_by_hand(tmp_path, lambda n: n % 2)
     files = ["-o", tmp_path / "judged.parquet", "--human-output", tmp_path / "people.parquet"]
     code, _, err = run("judge", path, *files, "--human-labels", "by_hand")
@@ -631,7 +631,7 @@ def test_labels_by_people_may_be_in_some_rows_only(tmp_path):
 
 
 @pytest.mark.parametrize("by", ["", "people"])
-def test_labels_that_are_no_judges_are_not_overwritten(tmp_path, by):
+def test_labels_from_elsewhere_are_not_overwritten(tmp_path, by):
     path = tmp_path / "rows.csv"
     path.write_text(f"question,answer,ground_truth,correct,judge\nQ?,a,b,1,{by}\n")
     code, _, err = run("judge", path, "-o", tmp_path / "out.jsonl")
@@ -649,7 +649,7 @@ def test_no_column_is_lost_to_another_of_its_name(tmp_path):
     assert found["answer"] == "4"
 
 
-def test_two_files_do_not_fit_onto_standard_output(tmp_path, server, rows):
+def test_two_outputs_cannot_both_be_standard_output(tmp_path, server, rows):
     path = labelled_by_hand(tmp_path, lambda n: n % 2 if n < 3 else None)
     code, _, err = run(
         "judge", path, "-o", "-", "--human-labels", "by_hand", "--human-output", tmp_path / "people.jsonl"
@@ -668,7 +668,7 @@ def test_nothing_unread_is_an_empty_table(tmp_path, server, rows):
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:99999/v1", "http://", "ftp://x/v1"])
-def test_addresses_that_are_none(rows, tmp_path, url):
+def test_invalid_addresses(rows, tmp_path, url):
     code, _, err = run("elicit", rows, "--base-url", url, "--model", "m", "-o", tmp_path / "run.db")
     assert code == 1
     assert f"the base URL is '{url}'; expected one such as http" in err
@@ -682,7 +682,7 @@ def test_a_key_that_cannot_be_sent(rows, server, tmp_path, monkeypatch):
     assert "schl" not in err
 
 
-def test_a_file_with_nothing_in_it_is_no_run_to_read(tmp_path):
+def test_an_empty_file_is_not_a_run(tmp_path):
     (tmp_path / "run.db").touch()
     code, _, err = run("answers", tmp_path / "run.db")
     assert code == 1
@@ -690,8 +690,8 @@ def test_a_file_with_nothing_in_it_is_no_run_to_read(tmp_path):
     assert (tmp_path / "run.db").stat().st_size == 0
 
 
-def test_what_a_judge_taught_is_certified_by_people(tmp_path):
-    """From one CSV file, with a percent sign in it, to a model whose intervals people's labels certify."""
+def test_train_on_a_judges_labels_and_certify_on_human_labels(tmp_path):
+    """From one CSV file, with a percent sign in it, to a model certified on human labels."""
     path = tmp_path / "rows.csv"
     lines = ["question,answer,confidence,ground_truth,by_hand"]
     for n in range(900):
@@ -711,7 +711,7 @@ def test_what_a_judge_taught_is_certified_by_people(tmp_path):
 @pytest.mark.parametrize(
     ("seconds", "said"), [(10, "20 of 50, 2.0 a second, 15 s left"), (400, "20 of 50, 20 s each, 10 min left")]
 )
-def test_progress_says_how_fast_and_how_long_still(seconds, said):
+def test_progress_has_the_rate_and_the_time_left(seconds, said):
     assert cli_elicit._line(Progress(done=20, fresh=20), 50, seconds) == said
 
 
@@ -740,6 +740,7 @@ def test_samples_from_the_cost_to_the_rows(tmp_path, server):
     assert [(line["answer"], line["agreement"], line["samples"], line["correct"]) for line in lines] == [
         ("Paris", 0.6, 5, 1.0)
     ] * 8
+    assert {line["temperature"] for line in lines} == {0.7}
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])

@@ -33,19 +33,19 @@ def error_of(measured, frame):
     return json.loads(measured(frame, "--json")[1])["before"]["error"]
 
 
-def test_lists_do_not_separate_rows(measured):
+def test_columns_of_lists_do_not_make_groups(measured):
     code, _, err = measured(rows(40, 0.1, tags=[["a"], ["b", "c"]] * 20), "--by", "tags")
     assert (code, err) == (1, "qacal: ['a'] cannot separate rows; expected a column of text or whole numbers.\n")
 
 
-def test_an_error_shown_to_be_above_fails(measured):
+def test_an_error_clearly_above_the_limit_fails(measured):
     code, printed, err = measured(rows(2000, 0.2), "--fail-above", "0.05")
     assert code == 1
     assert "before" in printed
     assert re.search(r"over all rows is 0\.\d{4} \(95% interval 0\.\d{3} to 0\.\d{3}\), above 0\.05\.", err)
 
 
-def test_noise_does_not_fail_and_is_said(measured):
+def test_noise_does_not_fail_and_is_reported(measured):
     few = rows(100, 0.08, seed=4)
     error = error_of(measured, few)
     assert error["low"] < 0.05 < error["debiased"] < error["high"]
@@ -58,7 +58,7 @@ def test_noise_does_not_fail_and_is_said(measured):
     assert "not shown to be below 0.05." in err
 
 
-def test_an_error_shown_to_be_below_passes_either_way(measured):
+def test_an_error_clearly_below_the_limit_passes_either_way(measured):
     calibrated = rows(20_000, 0.0)
     for options in ((), ("--strict",)):
         code, _, err = measured(calibrated, "--fail-above", "0.05", *options)
@@ -76,7 +76,7 @@ def test_errors_within_groups_are_a_gate_too(measured):
     assert "llm parrot: the calibration error over all rows" in err
 
 
-def test_a_gate_that_has_seen_nothing(measured):
+def test_a_gate_without_evidence(measured):
     code, _, err = measured(rows(1, 0.0), "--fail-above", "0.05")
     assert code == 0
     assert "cannot be measured: too few rows; passed; with --strict it would fail. Use more rows." in err
@@ -85,7 +85,7 @@ def test_a_gate_that_has_seen_nothing(measured):
     assert "cannot be measured: too few rows; a strict gate fails." in err
 
 
-def test_a_few_rows_that_are_all_right_show_nothing(measured):
+def test_a_few_correct_rows_show_nothing(measured):
     few = pl.DataFrame({"confidence": [0.9] * 4, "correct": [1] * 4})
     code, _, err = measured(few, "--fail-above", "0.05")
     assert code == 0
@@ -105,7 +105,7 @@ def verdicts(n, stated, calibrated, files=200, copies=1):
 
 
 @pytest.mark.parametrize("copies", [1, 5])
-def test_chance_is_no_verdict(copies):
+def test_chance_gives_no_verdict(copies):
     """Five rows of one question are no more evidence than one."""
     for n in (5, 50, 100):
         found = verdicts(n, 0.05, 0.0, copies=copies)
@@ -113,13 +113,13 @@ def test_chance_is_no_verdict(copies):
         assert found["unclear"] > 0.8
 
 
-def test_a_change_that_rows_show_is_a_verdict():
+def test_a_clear_change_gives_a_verdict():
     assert verdicts(2000, 0.1, 0.0, files=20) == {"better": 1.0}
     assert verdicts(2000, 0.0, 0.1, files=20) == {"worse": 1.0}
     assert verdicts(2000, 0.001, 0.0, files=20) == {"same": 1.0}
 
 
-def test_rows_that_are_all_right_condemn_nothing():
+def test_rows_that_are_all_correct_give_no_bad_verdict():
     few = np.ones(5)
     assert verdict_on(0.95 * few, 0.9 * few, few).kind == "unclear"
     assert verdict_on(0.95 * few, 0.9 * few, few, np.zeros(5, dtype=np.uint64)).kind == "unclear"
@@ -136,7 +136,7 @@ def test_the_verdict_in_text_and_json(measured):
         "These rows are too few to tell whether calibration helped (Brier score 0.2"
     )
     assert found["verdict"]["text"] in " ".join(measured(frame)[1].split())
-    # The same rows over and over are no more evidence, if they have the ids of their questions.
+    # Copies of rows are no more evidence if they keep their ids.
     often = pl.concat([frame.with_columns(id=pl.int_range(50))] * 40)
     assert json.loads(measured(often, "--json")[1])["verdict"]["kind"] == "unclear"
 
@@ -156,8 +156,8 @@ def test_wrong_use_of_a_gate(measured, options, said):
     assert said in " ".join(err.replace("\u2502", " ").split())
 
 
-def test_groups_of_none_and_of_one(measured):
-    """Rows without a subject are said to be that; of one row no error can be measured."""
+def test_groups_without_a_name_or_with_one_row(measured):
+    """Rows without a subject are listed as such; one row has no measurable error."""
     frame = rows(400, 0.0, subject=["law"] * 300 + ["physics"] + [None] * 99)
     code, printed, _ = measured(frame, "--groups", "subject")
     assert code == 0
@@ -170,7 +170,7 @@ def test_groups_of_none_and_of_one(measured):
     assert [group["error_before"] for group in found["groups"] if group["rows"] == 1] == [None]
 
 
-def test_groups_that_stay_off_or_get_worse_are_named(measured):
+def test_groups_that_stay_miscalibrated_or_get_worse_are_named(measured):
     shifts = {"fine": 0.0, "off": 0.15, "worse": -0.25, **{f"far {i}": 0.2 for i in range(4)}}
     stated = {"off": 0.2, **{f"far {i}": 0.25 for i in range(4)}}
     parts = [
@@ -192,8 +192,8 @@ def test_groups_that_stay_off_or_get_worse_are_named(measured):
     assert re.search(r"^Still wrong after calibration: group \d+ \(calibrated", out, re.MULTILINE)
 
 
-def test_few_rows_put_no_group_in_doubt():
-    """Groups of calibrated rows are named no more often than chance allows, all groups taken together."""
+def test_groups_of_few_rows_are_not_named():
+    """Groups of calibrated rows are named no more often than chance allows, over all groups."""
     named = 0
     for seed in range(100):
         rng = np.random.default_rng(seed)
@@ -234,7 +234,7 @@ def test_groups_that_the_model_has_not_seen(tmp_path):
 
 
 def test_no_error_is_negative(measured):
-    """Below 0 means that noise would have measured as much; the table says that, and JSON has the number."""
+    """An estimate below 0 is within noise; the table says so, and JSON has the number."""
     frame = rows(300, 0.0, seed=3)
     assert error_of(measured, frame)["debiased"] < 0
     printed = measured(frame)[1]
@@ -270,7 +270,7 @@ def test_rows_of_the_fit_are_not_taken_for_new_ones(tmp_path, fitted_on, measure
 
 
 @pytest.mark.filterwarnings("always::qacal.QacalWarning")
-def test_labels_the_wrong_way_round_and_confidences_all_the_same_are_told(measured):
+def test_reversed_labels_and_equal_confidences_are_reported(measured):
     swapped = rows(400, 0.1).with_columns(correct=1 - pl.col("correct"), model=pl.lit("parrot-1"))
     code, _, err = measured(swapped)
     assert code == 0
@@ -290,3 +290,16 @@ def test_the_verdict_is_that_of_the_report(measured, shift, kind):
     assert verdict["text"] in printed
     assert ("do not use it" in printed) == (kind == "worse")
     assert json.loads(measured(frame.drop("calibrated"), "--json")[1])["verdict"] is None
+
+
+def test_one_wrong_certainty_does_not_decide_the_log_loss(tmp_path):
+    """The same rule as in the demo and the report: cut at 0.001. A wrong 1.0 would cost 36 otherwise."""
+    stated = np.r_[np.full(99, 0.8), 1.0]
+    right = np.r_[np.arange(99) % 5 > 0, False]
+    pl.DataFrame({"confidence": stated, "correct": right}).write_csv(tmp_path / "a.csv")
+    out = " ".join(ok("evaluate", tmp_path / "a.csv").split())
+    wrong = int((~right[:99]).sum())
+    loss = -((99 - wrong) * np.log(0.8) + wrong * np.log(0.2) + np.log(0.001)) / 100
+    assert f" {loss:.4f} " in out
+    assert "log loss: confidences are cut off at 0.001 and 0.999; one error costs at most 7." in out
+    assert evaluate(right, stated).before.log_loss == pytest.approx(loss)

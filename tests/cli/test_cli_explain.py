@@ -1,4 +1,4 @@
-"""`qacal explain`: one answer, for a person and for machines."""
+"""`qacal explain`: one answer, as text and as JSON."""
 
 import json
 
@@ -48,8 +48,8 @@ def test_it_is_what_the_model_explains(folder):
     assert "no threshold chosen yet" in lines["decision"]
 
 
-def test_whose_the_interval_is(folder, tmp_path):
-    """A group by itself, which reads no text; a larger group; and a place where there was no row."""
+def test_which_answers_the_interval_covers(folder, tmp_path):
+    """The row's own group, which needs no text; a larger group; and a bin without rows."""
     ok("fit", folder / "a.parquet", "-o", tmp_path / "by_topic", "--partition", "column:topic")
     lines = shown(tmp_path / "by_topic", "--confidence", "0.9", "--column-value", "topic=cooking")
     assert "accuracy of answers in this group with a similar stated confidence" in lines["interval"]
@@ -90,7 +90,7 @@ def test_further_columns_have_the_type_of_the_fit(folder, tmp_path, column, kind
     assert found["source"] == "group"
 
 
-def test_truths_and_nothing(folder, tmp_path):
+def test_booleans_and_missing_values(folder, tmp_path):
     frame = pl.read_parquet(folder / "a.parquet").with_columns(flag=pl.col("tenant") == 1)
     frame.write_parquet(tmp_path / "a.parquet")
     ok("fit", tmp_path / "a.parquet", "-o", tmp_path / "flags", "--partition", "column:flag")
@@ -121,7 +121,7 @@ def test_a_second_confidence(folder, tmp_path):
     assert err == "qacal: confidence_tokens is 'abc'; expected a number from 0 to 1, not text.\n"
 
 
-def test_of_a_set_the_llm_is_named(tmp_path):
+def test_a_set_of_models_needs_the_llm(tmp_path):
     rows = answers(600) + answers(600, seed=1, llm="parrot-2")
     pl.DataFrame(rows).write_parquet(tmp_path / "a.parquet")
     ok("fit", tmp_path / "a.parquet", "-o", tmp_path / "models", "--by", "model")

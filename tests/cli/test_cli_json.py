@@ -1,4 +1,4 @@
-"""`--json` of the commands that write files: one document, with notes on standard error; and completion."""
+"""`--json` of commands that write files: one document, notes on standard error; shell completion."""
 
 import json
 import os

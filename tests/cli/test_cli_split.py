@@ -1,4 +1,4 @@
-"""`qacal split`: two files that share no question, rows and columns as they came, both of them or none."""
+"""`qacal split`: two files that share no question, with unchanged rows and columns, both written or neither."""
 
 import csv
 import json
@@ -29,7 +29,7 @@ def split(folder, name, *options, ending="parquet"):
     return one, two, err
 
 
-def test_the_rows_of_a_question_stay_together_and_are_as_they_came(tmp_path, rows):
+def test_the_rows_of_a_question_stay_together_and_unchanged(tmp_path, rows):
     rows.write_parquet(tmp_path / "a.parquet")
     one, two, said = split(tmp_path, "a.parquet")
     fit, kept = pl.read_parquet(one), pl.read_parquet(two)
@@ -51,7 +51,7 @@ def test_share_and_seed_are_those_of_the_library(tmp_path, rows):
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "csv.gz", "parquet"])
-def test_any_format_and_the_questions_text_where_there_is_no_id(tmp_path, rows, ending):
+def test_any_format_and_the_question_in_place_of_a_missing_id(tmp_path, rows, ending):
     rows = rows.drop("id")
     lines = "".join(json.dumps(row) + "\n" for row in rows.iter_rows(named=True))
     (tmp_path / "a.jsonl").write_text(lines)
@@ -89,7 +89,7 @@ def test_labels_of_two_kinds_are_labels_in_parquet(tmp_path):
 
 
 def test_a_question_without_an_id_is_a_bad_row(tmp_path):
-    """In CSV nothing is an empty text; rows without an id would all be one question."""
+    """In CSV a missing value is an empty text; rows without an id would all be one question."""
     (tmp_path / "a.csv").write_text("id,x\n" + "".join(f"{at if at % 10 else ''},{at}\n" for at in range(1, 41)))
     arguments = ("split", tmp_path / "a.csv", "-o", tmp_path / "b.csv", "--rest", tmp_path / "c.csv")
     code, _, err = run(*arguments)
@@ -99,8 +99,8 @@ def test_a_question_without_an_id_is_a_bad_row(tmp_path):
     assert len(pl.concat([pl.read_csv(tmp_path / "b.csv"), pl.read_csv(tmp_path / "c.csv")])) == 36
 
 
-def test_a_model_fitted_on_one_part_still_has_rows_to_certify_with(tmp_path, rows):
-    """`fit` deals questions too; by the same numbers, all that it gets would be on one side."""
+def test_a_model_fitted_on_one_part_still_has_rows_to_certify(tmp_path, rows):
+    """`fit` splits questions by hash, too; with the same hash, all its rows would be on one side."""
     rows.head(1000).write_parquet(tmp_path / "a.parquet")
     one, two, _ = split(tmp_path, "a.parquet")
     ok("fit", one, "-o", tmp_path / "model")
@@ -136,8 +136,8 @@ def test_a_bad_row_at_the_end_leaves_everything_as_it_was(tmp_path):
     assert sum(len((tmp_path / name).read_text().splitlines()) for name in ("fit.jsonl", "kept.jsonl")) == 20_000
 
 
-def test_two_files_are_both_finished_before_either_is_there(tmp_path):
-    """The second cannot be finished: its batches have no common schema."""
+def test_both_files_are_complete_before_either_appears(tmp_path):
+    """The second file fails: its batches have no common schema."""
     one, two = tmp_path / "one.jsonl", tmp_path / "two.parquet"
     with pytest.raises(pl.exceptions.PolarsError), write_pair(one, two) as (first, second):  # noqa: PT012
         first.write(as_table([{"x": 1}]))

@@ -1,4 +1,4 @@
-"""`qacal threshold` and what `qacal apply` makes of it: what is printed, what is kept, and the exit codes."""
+"""`qacal threshold` and its effect on `qacal apply`: output, saved thresholds and exit codes."""
 
 import json
 import os
@@ -113,7 +113,7 @@ def test_nothing_certified_says_so_saves_nothing_and_exits_with_1(folder, model)
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_a_reader_that_leaves_does_not_change_the_exit_code(folder, form):
+def test_a_closed_pipe_does_not_change_the_exit_code(folder, form):
     code = "import sys; from qacal.cli.main import main; sys.argv[0] = 'qacal'; main()"
     arguments = ["threshold", folder / "model", folder / "few.parquet", "--accuracy", "0.95", *form]
     reader, writer = os.pipe()
@@ -123,7 +123,7 @@ def test_a_reader_that_leaves_does_not_change_the_exit_code(folder, form):
     assert (done.returncode, done.stderr) == (1, b"qacal: no threshold could be certified.\n")
 
 
-def test_what_cannot_be_certified_comes_with_a_menu_of_what_can(folder):
+def test_a_target_out_of_reach_comes_with_targets_that_are_within_reach(folder):
     command = ("threshold", folder / "model", folder / "labelled.parquet")
     code, out, _ = run(*command, "--accuracy", "0.995")
     assert code == 1
@@ -142,14 +142,14 @@ def test_what_cannot_be_certified_comes_with_a_menu_of_what_can(folder):
     assert again["reachable"] == []
 
 
-def test_costs_by_group_are_refused_for_what_they_are(folder):
+def test_costs_by_group_are_refused(folder):
     command = ("threshold", folder / "model", folder / "labelled.parquet", "--wrong", "5", "--abstain", "1")
     said = " ".join(run(*command, "--per-group")[2].split())
     assert "costs (wrong and abstain) give one threshold for all groups. Leave out --per-group and --groups, or" in said
 
 
 @pytest.mark.parametrize(("label", "code"), [(1, 0), (0, 1)])
-def test_one_class_is_remarked(folder, tmp_path, label, code):
+def test_labels_of_one_class_are_reported(folder, tmp_path, label, code):
     rows = [{**row, "correct": label} for row in answers(400, seed=5)]
     pl.DataFrame(rows).write_parquet(tmp_path / "one.parquet")
     command = ("threshold", folder / "model", tmp_path / "one.parquet")
@@ -198,7 +198,7 @@ def test_wrong_use(folder):
     assert run("apply", folder / "model", rows, "--threshold", "1.5")[0] == 2
 
 
-def test_repeated_questions_and_strange_groups_are_reported(folder, tmp_path):
+def test_repeated_questions_and_unknown_groups_are_reported(folder, tmp_path):
     rows = answers(600, seed=6)
     rows += [{**row, "answer": "another"} for row in rows[:100]]
     rows += [{**row, "topic": "chess"} for row in answers(50, seed=8)]
@@ -236,7 +236,7 @@ def test_a_set_of_models(tmp_path):
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.filterwarnings("always::qacal.QacalWarning")
-def test_rows_of_the_fit_are_noticed_wherever_numbers_would_be_too_good(folder, tmp_path):
+def test_rows_of_the_fit_are_detected_wherever_numbers_would_be_too_good(folder, tmp_path):
     code, _, said = run("evaluate", folder / "fit.parquet", "--model", folder / "model")
     assert code == 0
     assert "fitted on some of these questions" in said
@@ -246,7 +246,7 @@ def test_rows_of_the_fit_are_noticed_wherever_numbers_would_be_too_good(folder, 
 
 
 @pytest.mark.usefixtures("undrawn_unless_full")
-def test_the_report_marks_the_threshold_that_the_model_keeps(folder, model, tmp_path):
+def test_the_report_marks_the_saved_threshold(folder, model, tmp_path):
     rows = folder / "labelled.parquet"
     ok("threshold", model, rows, "--wrong", "5", "--abstain", "1", "--save")
     ok("report", model, rows, "-o", tmp_path / "kept.html", "--title", "One")

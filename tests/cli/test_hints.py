@@ -1,4 +1,4 @@
-"""Messages of the library give hints for Python beside options; the command line leaves these hints out."""
+"""Messages have hints for Python beside options; the command line removes the hints for Python."""
 
 import ast
 import re
@@ -52,5 +52,5 @@ def test_parentheses_inside_a_hint_belong_to_it():
 
 
 def test_a_long_text_without_an_end_is_left_alone():
-    text = " (in Python: " * 20_000  # minutes, if every search for the end went through the whole text
+    text = " (in Python: " * 20_000  # quadratic time would take minutes
     assert for_shell(text) == text

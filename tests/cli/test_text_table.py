@@ -57,10 +57,10 @@ def test_intervals_stay_whole_and_words_are_broken_sooner():
     assert "none seen" not in text
     header = ("group", "rows", "accuracy", "before", "error before")
     groups = TextTable("groups", header, [("x" * 35, *["0.1"] * 3, "none seen")])
-    assert "none seen" in shown(groups, 80)  # there is room
+    assert "none seen" in shown(groups, 80)  # wide enough
 
 
-def test_a_word_that_fits_nowhere_is_broken_and_whole():
+def test_a_word_that_is_too_long_is_broken_without_loss():
     name = "x" * 300
     text = shown(TextTable("one", ("group", "rows"), [(name, "7")]), 80)
     assert "".join(text.split()).count("x") == 300

@@ -1,4 +1,4 @@
-"""Vectors from a column: whatever kind of column it is, and what is wrong with the first bad one."""
+"""Vectors from a column of any type; errors name the first bad row."""
 
 import json
 
@@ -32,13 +32,13 @@ ROWS = [[0.5, 1.0, -2.0], [0.0, 0.25, 1e-3]]
     ],
     ids=lambda column: f"{type(column).__module__}.{type(column).__name__}",
 )
-def test_columns_of_every_kind(column):
+def test_columns_of_every_type(column):
     got = ColumnEmbedder("z").vectors(column)
     assert got.dtype == np.float32
     np.testing.assert_array_equal(got, np.array(ROWS, dtype=np.float32))
 
 
-def test_the_length_is_learned_and_then_held():
+def test_the_length_is_set_by_the_first_rows():
     column = embedder("column:z")
     assert isinstance(column, Embedder)
     assert isinstance(column, ColumnEmbedder)
@@ -53,7 +53,7 @@ def test_the_length_is_learned_and_then_held():
         column.vectors([[1, 2]])
 
 
-def test_a_refused_column_teaches_nothing():
+def test_a_refused_column_sets_no_length():
     column = ColumnEmbedder("z")
     with pytest.raises(InputError):
         column.vectors([[1, 2], [1, 2, 3]])
@@ -91,6 +91,6 @@ def test_text_cannot_be_embedded():
         ColumnEmbedder("z").embed(["q"], ["a"])
 
 
-def test_the_digest_follows_name_and_length():
+def test_the_digest_depends_on_name_and_length():
     digests = {ColumnEmbedder(name, dim).digest for name in ("a", "b") for dim in (None, 2, 3)}
     assert len(digests) == 6

@@ -1,4 +1,4 @@
-"""The contract: what every embedder of text does, whichever it is."""
+"""The contract of all embedders of text."""
 
 import copy
 import pickle
@@ -57,7 +57,7 @@ def test_a_row_has_the_same_vector_alone_in_another_order_and_among_others(maker
     backwards = maker.embed(questions[::-1], answers[::-1])[::-1]
     np.testing.assert_array_equal(backwards, together)
     if maker.name == "minilm":
-        # Bit-equal on the machine where this was measured; other processors may round a batch in another way.
+        # Bit-equal where this was measured; other processors may round differently by batch.
         np.testing.assert_allclose(alone, together, atol=1e-6)
     else:
         np.testing.assert_array_equal(alone, together)
@@ -84,7 +84,7 @@ def test_progress_rises_to_the_number_of_rows(maker):
 
 
 @pytest.mark.parametrize("column", [np.array, pl.Series, pd.Series, tuple])
-def test_any_column_of_text_will_do(maker, column):
+def test_any_type_of_text_column_is_accepted(maker, column):
     np.testing.assert_array_equal(maker.embed(column(QUESTIONS), column(ANSWERS)), maker.embed(QUESTIONS, ANSWERS))
 
 

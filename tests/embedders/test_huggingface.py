@@ -1,4 +1,4 @@
-"""Encoders of transformers, and their exports to ONNX, beside transformers' own output, row by row, without padding."""
+"""Encoders of transformers and their ONNX exports, compared with transformers row by row, without padding."""
 
 import shutil
 from importlib.util import find_spec
@@ -11,11 +11,11 @@ from qacal import InputError
 from qacal.embedders import HuggingFaceEmbedder, embedder
 from tests.embedders.rows import HARD
 
-# Tests and helpers import torch and transformers themselves: collecting these tests must not take the seconds of that.
+# torch and transformers are imported inside tests: they take seconds, and collecting tests must not.
 pytestmark = [
     pytest.mark.heavy,
     pytest.mark.skipif(not (find_spec("torch") and find_spec("transformers")), reason="needs torch and transformers"),
-    # The exporter of torch warns of its own future and of every size that it takes for fixed.
+    # The exporter of torch warns about its deprecation and about every size that it takes as fixed.
     pytest.mark.filterwarnings("ignore"),
 ]
 
@@ -63,7 +63,7 @@ def network(kind, seed=0):
     torch.manual_seed(seed)
     config = transformers.AutoConfig.for_model(kind, vocab_size=len(WORDS), **SIZES[kind])
     out = transformers.AutoModel.from_config(config).eval()
-    with torch.no_grad():  # Fresh weights are so small that all vectors look alike.
+    with torch.no_grad():  # Initial weights are so small that all vectors are nearly equal.
         for weights in out.parameters():
             weights.mul_(3)
     return out
@@ -83,7 +83,7 @@ def saved(kind, tmp_path_factory):
 
 
 def expected(path, pooling, kind, questions=QUESTIONS, answers=ANSWERS):
-    """The slow twin: transformers alone, one row at a time."""
+    """The slow version: transformers alone, one row at a time."""
     import torch
     import transformers
 
@@ -93,7 +93,7 @@ def expected(path, pooling, kind, questions=QUESTIONS, answers=ANSWERS):
     )
     rows = []
     for question, answer in zip(questions, answers, strict=True):
-        # In a list, since transformers takes an empty answer that comes alone for none, and the row for no pair.
+        # In a list: transformers takes a single empty answer as missing, and the row as not a pair.
         read = reader([question], [answer], truncation="longest_first", max_length=MAX_LENGTH, return_tensors="pt")
         with torch.no_grad():
             hidden = model(**read).last_hidden_state[0]
@@ -116,7 +116,7 @@ def test_cls_is_the_default_and_rows_differ(saved, kind):
     assert np.abs(got[0] - got[1]).max() > 1e-3
 
 
-def test_companions_do_not_matter(saved):
+def test_the_batch_does_not_matter(saved):
     maker = embedder(f"hf:{saved}")
     alone = np.vstack([maker.embed([q], [a]) for q, a in zip(QUESTIONS, ANSWERS, strict=True)])
     np.testing.assert_allclose(maker.embed(QUESTIONS, ANSWERS), alone, atol=1e-5)
@@ -164,7 +164,7 @@ def test_the_export_to_onnx_gives_the_same_vectors(exported, saved, kind, poolin
     np.testing.assert_allclose(got, expected(saved, pooling, kind), atol=1e-5)
 
 
-def test_exports_with_dynamic_quantisation_do_not_see_their_companions(exported, tmp_path):
+def test_exports_with_dynamic_quantisation_do_not_depend_on_the_batch(exported, tmp_path):
     quantization = pytest.importorskip("onnxruntime.quantization")
     quantization.quantize_dynamic(exported / "model.onnx", tmp_path / "model.onnx")
     for name in ("tokenizer.json", "tokenizer_config.json"):
@@ -174,7 +174,7 @@ def test_exports_with_dynamic_quantisation_do_not_see_their_companions(exported,
     np.testing.assert_array_equal(maker.embed(QUESTIONS, ANSWERS), alone)
 
 
-def test_the_digest_follows_weights_tokenizer_and_pooling(saved, kind, tmp_path):
+def test_the_digest_depends_on_weights_tokenizer_and_pooling(saved, kind, tmp_path):
     first = embedder(f"hf:{saved}").digest
     assert embedder(f"hf:{saved}").digest == first
     tokenizer(kind).save_pretrained(tmp_path)
@@ -201,7 +201,7 @@ def test_loading_is_silent_and_leaves_the_settings_of_transformers(saved, capfd)
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_checkpoint_without_a_pooler_has_a_digest_all_the_same(tmp_path):
+def test_a_checkpoint_without_a_pooler_has_a_digest(tmp_path):
     import transformers
 
     tokenizer("bert").save_pretrained(tmp_path)
@@ -215,7 +215,7 @@ def test_a_checkpoint_without_all_its_weights_is_refused(tmp_path):
     whole = network("bert")
     weights = {name: value for name, value in whole.state_dict().items() if "layer.1." not in name}
     whole.save_pretrained(tmp_path, state_dict=weights)
-    with pytest.raises(InputError, match=r"lacks the weights .*it is not a whole encoder"):
+    with pytest.raises(InputError, match=r"lacks the weights .*it is not a complete encoder"):
         embedder(f"hf:{tmp_path}")
 
 

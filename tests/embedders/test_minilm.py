@@ -1,4 +1,4 @@
-"""MiniLM beside a slow twin: one row at a time, no padding, 64 bits."""
+"""MiniLM compared with a slow version: one row at a time, no padding, 64 bits."""
 
 import sys
 
@@ -60,18 +60,18 @@ def test_meaning_is_nearer_than_words(minilm):
     assert Z[0] @ Z[1] > Z[0] @ Z[2] + 0.2
 
 
-def test_the_vocabulary_is_whole():
+def test_the_vocabulary_is_complete():
     words = vocabulary()
     assert len(words) == 30522
     assert sorted(words.values()) == list(range(30522))
-    # Borrowed numbers: ids that bert-base-uncased is known by.
+    # Well-known ids of bert-base-uncased.
     known = {"[PAD]": 0, "[UNK]": 100, "[CLS]": 101, "[SEP]": 102, "[MASK]": 103, "the": 1996, "hello": 7592}
     assert {word: words[word] for word in known} == known
     assert words["##～"] == 30521
 
 
 def test_pairs_are_read_as_bert_reads_them(twin_tokenizer):
-    # Borrowed numbers: "hello world" is 7592 2088 in bert-base-uncased.
+    # "hello world" is 7592 2088 in bert-base-uncased.
     read = wordpiece(vocabulary()).encode("Hello", "WORLD")
     assert read.ids == [101, 7592, 102, 2088, 102]
     assert read.type_ids == [0, 0, 0, 1, 1]
@@ -88,7 +88,7 @@ def test_long_answers_leave_the_question_whole(minilm):
     assert ours.ids[:6] == minilm._encoder.tokenize(["Who wrote Emma?"], [""])[0].ids[:6]
 
 
-def test_the_digest_is_known(minilm):
+def test_the_digest_is_pinned(minilm):
     # A model saved today must load tomorrow.
     assert minilm.digest == "662223fe77efaed220395b25b968e1987868ac67bbd0e8bce6de41e1f51d74e1"
 

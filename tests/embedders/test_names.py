@@ -1,4 +1,4 @@
-"""Names, and what is said when a name or a package is not there."""
+"""Names of embedders, and the errors for unknown names and missing packages."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ from tests.embedders.tiny_onnx import folder
 
 
 @pytest.mark.parametrize("name", ["bert", "", "static:", "minilm:x", "onnx:", "hf", "column:", 3, None])
-def test_an_unknown_name_is_answered_with_those_there_are(name):
+def test_an_unknown_name_lists_the_known_ones(name):
     with pytest.raises(InputError) as error:
         embedder(name)
     for kind in ("static", "minilm", "onnx:DIR", "hf:ID", "column:NAME", "?pooling=cls"):

@@ -11,7 +11,7 @@ QUESTIONS, ANSWERS = ["who wrote emma", "bolero", ""], ["jane austen", "ravel", 
 
 
 def vectors(text):
-    """The tokens' vectors of a text that is written as its tokens; those of the second type are marked by a plus."""
+    """Return the vectors of tokens; a plus marks tokens of the second type."""
     ids = [WORDS.index(word.removesuffix("+")) for word in text.split()]
     return TABLE[ids] + TYPES[[int(word.endswith("+")) for word in text.split()]]
 
@@ -83,7 +83,7 @@ def test_the_pooling_of_sentence_transformers_is_followed(tmp_path, said):
     np.testing.assert_allclose(mean, [vectors(row).mean(axis=0) for row in BERT_ROWS], rtol=1e-6)
 
 
-def test_a_pooling_that_we_do_not_have_is_named(tmp_path):
+def test_an_unknown_pooling_is_named(tmp_path):
     say(folder(tmp_path) / "1_Pooling" / "config.json", pooling_mode_max_tokens=True)
     with pytest.raises(InputError, match=r"asks for \['pooling_mode_max_tokens'\]; use \?pooling=cls"):
         embedder(f"onnx:{tmp_path}")
@@ -104,13 +104,13 @@ def test_the_scale_of_sentence_transformers_is_followed(tmp_path):
         ("config.json", {"max_position_embeddings": 6}),
     ],
 )
-def test_the_longer_text_is_cut_at_the_length_that_the_folder_says(tmp_path, name, said):
+def test_the_longer_text_is_cut_at_the_length_in_the_folder(tmp_path, name, said):
     say(folder(tmp_path) / name, **said)
     got = embedder(f"onnx:{tmp_path}").embed(["who"], ["jane austen ravel bolero"])
     np.testing.assert_allclose(got[0], vectors("[CLS] who [SEP] jane+ austen+ [SEP]+").mean(axis=0), rtol=1e-6)
 
 
-def test_a_length_without_limit_is_no_length(tmp_path):
+def test_a_huge_length_counts_as_no_limit(tmp_path):
     say(folder(tmp_path) / "tokenizer_config.json", model_max_length=10**30)
     assert embedder(f"onnx:{tmp_path}")._encoder.max_length == 512
 
@@ -120,14 +120,14 @@ def test_dynamic_quantisation_cannot_reach_other_rows(tmp_path):
     maker = embedder(f"onnx:{path}")
     alone = np.vstack([maker.embed([q], [a]) for q, a in zip(QUESTIONS, ANSWERS, strict=True)])
     np.testing.assert_array_equal(maker.embed(QUESTIONS, ANSWERS), alone)
-    # And it would have: a batch of all rows has another largest value.
+    # The batch would matter: all rows together have another largest value.
     encoder = maker._encoder
     batch = encoder.padding.batch(encoder.tokenize(QUESTIONS, ANSWERS))
     one = encoder.padding.batch(encoder.tokenize(QUESTIONS[2:], ANSWERS[2:]))
     assert (encoder.hidden(batch)[2, :3] != encoder.hidden(one)[0]).any()
 
 
-def test_the_digest_follows_content_and_settings_not_the_folder(tmp_path):
+def test_the_digest_depends_on_content_and_settings_not_on_the_folder(tmp_path):
     one, two = folder(tmp_path / "one"), folder(tmp_path / "two")
     digests = [OnnxEmbedder(one).digest, OnnxEmbedder(one, "cls").digest, OnnxEmbedder(one, "last").digest]
     assert OnnxEmbedder(two).digest == OnnxEmbedder(two, "mean").digest == digests[0]
@@ -141,7 +141,7 @@ def test_the_digest_follows_content_and_settings_not_the_folder(tmp_path):
     assert len(set(digests)) == 6
 
 
-def test_what_is_wrong_with_a_folder_is_said(tmp_path):
+def test_problems_of_a_folder_are_named(tmp_path):
     with pytest.raises(InputError, match=r"no/such has no model\.onnx; onnx:DIR needs"):
         embedder("onnx:no/such")
     path = folder(tmp_path)
@@ -159,12 +159,12 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path):
         embedder(f"onnx:{path}")
 
 
-def test_networks_that_are_no_encoders_are_refused(tmp_path):
+def test_networks_that_are_not_encoders_are_refused(tmp_path):
     (folder(tmp_path) / "model.onnx").write_bytes(b"not a network")
     with pytest.raises(InputError, match=r"model.onnx cannot be run: "):
         embedder(f"onnx:{tmp_path}")
     folder(tmp_path, [("Gather", ["table", "position_ids"], ["hidden"])])
-    with pytest.raises(InputError, match=r"wants \['position_ids'\]"):
+    with pytest.raises(InputError, match=r"needs the inputs \['position_ids'\]"):
         embedder(f"onnx:{tmp_path}")
     folder(tmp_path, [*WITH_TYPES, ("ReduceMean", ["hidden"], ["sentence"])])
     with pytest.raises(InputError, match=r"expected an output of shape \(rows, tokens, dim\)"):

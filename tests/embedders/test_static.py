@@ -1,4 +1,4 @@
-"""The static embedder beside the package whose weights it reads."""
+"""The static embedder compared with wordllama, whose weights it uses."""
 
 import subprocess
 import sys
@@ -43,12 +43,12 @@ def test_vectors_have_length_one(static):
 
 def test_half_a_surrogate_pair_is_read_as_the_replacement_character(static):
     np.testing.assert_array_equal(static.embed(["a\ud800"], [""]), static.embed(["a\ufffd"], [""]))
-    whole = "\ud83d\ude00"  # two halves of a smile that found each other
+    whole = "\ud83d\ude00"  # the two halves of a smiley, joined
     np.testing.assert_array_equal(static.embed([whole], [""]), static.embed(["😀"], [""]))
 
 
-def test_the_digest_is_known(static):
-    # A model saved today must load tomorrow: if this changes, either the weights have, or saved models break.
+def test_the_digest_is_pinned(static):
+    # If the digest changes although the weights have not, saved models no longer load.
     assert static.digest == "92b6325c735f0a468ad5fdc019022cd487449754f32e68f8a0314e857246587d"
 
 

@@ -92,7 +92,7 @@ def _table(name: str, table: np.ndarray) -> bytes:
 
 
 def _value(name: str, kind: int, axes: int) -> bytes:
-    # Sizes have names, not numbers: they are open.
+    # Sizes have names instead of numbers, so they may vary.
     shape = b"".join(_field(1, _field(2, f"{name}_{axis}".encode())) for axis in range(axes))
     return _field(1, name.encode()) + _field(2, _field(1, _field(1, kind) + _field(2, shape)))
 

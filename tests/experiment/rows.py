@@ -1,4 +1,4 @@
-"""Rows for experiments: four kinds of question, told apart by their vectors, each wrong in its own way."""
+"""Rows for experiments: four kinds of question with distinct vectors, each miscalibrated in its own way."""
 
 import numpy as np
 import polars as pl

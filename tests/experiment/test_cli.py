@@ -8,7 +8,7 @@ from tests.answers import answers
 from tests.cli.test_cli import ok, run
 from tests.experiment.rows import vectors_and_labels
 
-# What figures look like is tested with the report.
+# Figures are tested with the report.
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 QUICK = ("--embedder", "column:embedding", "--partition", "kdtree:2", "--seeds", "2")
@@ -40,7 +40,7 @@ def test_tables_on_the_screen_and_in_files(file, tmp_path):
 
 
 def test_from_text(tmp_path):
-    """Without ids, rows are known by their questions; different questions are no copies."""
+    """Without ids, the question identifies a row; different questions are not copies."""
     pl.DataFrame(answers(800)).drop("id").write_parquet(tmp_path / "answers.parquet")
     code, printed, said = run("experiment", tmp_path / "answers.parquet", "--output", tmp_path / "out", "--seeds", "1")
     assert code == 0, said

@@ -1,4 +1,4 @@
-"""The protocol against a slow twin that fits every setting from the rows; and what must not change its numbers."""
+"""The protocol compared with a slow version that fits every setting on the rows; what must not change its numbers."""
 
 import numpy as np
 import polars as pl
@@ -27,7 +27,7 @@ def run(rows, **options):
 
 
 def one_seed_by_hand(rows, seed, axes="principal", ties="merge", depth=3):
-    """The printed twin: four parts, a tree from the first, every (depth, b) fitted from rows, the best one tested."""
+    """The slow version: four parts, a tree from the first, every (depth, b) fitted on rows, the best one tested."""
     h, y, Z = (np.array(rows[name].to_list(), dtype=float) for name in ("confidence", "correct", "embedding"))
     ids = id_hashes(rows["id"].to_list(), len(h))
     part = split(ids, SHARES, seed)
@@ -89,7 +89,7 @@ def test_same_rows_in_any_order_give_the_same_numbers():
     assert_frame_equal(first, shuffled, abs_tol=1e-9)
 
 
-def test_a_label_is_measured_by_and_seen_by_nobody():
+def test_a_label_is_used_to_measure_and_seen_by_no_method():
     rows = vectors_and_labels(900)
     plain, labelled = run(rows).results, run(rows, label="kind").results
     assert labelled.select(plain.columns).equals(plain)

@@ -1,4 +1,4 @@
-"""Blocks, notes, tables and files of an experiment; and what happens with rows that cannot be run."""
+"""Blocks, notes, tables and files of an experiment; blocks that cannot be run."""
 
 import errno
 from functools import cache
@@ -47,7 +47,7 @@ def test_two_embedders_and_two_partitions():
     assert found.names == ("beta_emb", "beta_bin")
     assert len(found.tables()) == 4
     pooled = found.results.filter(method="B")
-    # The baselines use no groups; only the ruler that errors are measured with changes.
+    # The baselines use no groups; only the groups in which errors are measured change.
     assert pooled["auac"].n_unique() == 1
 
 
@@ -86,7 +86,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path):
     text = (tmp_path / "out" / "results.md").read_text()
     assert "| Calibrator | CE(h;β) |" in text
     assert "600 rows; points per bin from 10" in text
-    # Results may be renewed; anything else is not touched.
+    # Earlier results are replaced; other files are not touched.
     found.write(tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("dear")
@@ -170,8 +170,8 @@ def test_refusals():
     assert run_experiment(two_llms(), allow_mixed=True, **OPTIONS).results["rows"].unique().to_list() == [1600]
 
 
-def test_the_file_that_is_read_is_not_swept_away(tmp_path):
-    """A folder that holds anything else than results is not replaced, though there are results in it."""
+def test_the_input_file_is_not_deleted(tmp_path):
+    """A folder with results and other files is not replaced."""
     found = once_run()
     found.write(tmp_path / "out")
     (tmp_path / "out" / "answers.parquet").write_bytes(b"mine")
@@ -180,7 +180,7 @@ def test_the_file_that_is_read_is_not_swept_away(tmp_path):
     assert (tmp_path / "out" / "answers.parquet").read_bytes() == b"mine"
 
 
-def test_results_behind_a_link_are_renewed_where_they_are(tmp_path):
+def test_results_behind_a_link_are_replaced_in_place(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     once_run().write(tmp_path / "link")
@@ -188,7 +188,7 @@ def test_results_behind_a_link_are_renewed_where_they_are(tmp_path):
     assert (tmp_path / "real" / "results.md").is_file()
 
 
-def test_names_of_blocks_cannot_meet_those_of_results_or_break_a_table():
+def test_names_of_blocks_cannot_collide_with_results_or_break_a_table():
     rows = vectors_and_labels(600)
     with pytest.raises(InputError, match="a column 'seed' of their own"):
         run_experiment(rows.with_columns(seed=pl.lit(1)), by=["seed"], **OPTIONS)
@@ -205,7 +205,7 @@ def test_names_of_blocks_cannot_meet_those_of_results_or_break_a_table():
     assert run_experiment(numbers, by=["model"], **OPTIONS).results["model"].unique().sort().to_list() == ["1", "2"]
 
 
-def test_errors_are_measured_within_what_no_method_has_seen():
+def test_errors_are_measured_within_a_label_that_no_method_saw():
     rows = vectors_and_labels(600)
     with pytest.raises(InputError, match="the groups are made of kind"):
         run_experiment(rows, label="kind", partitions=["column:kind"], seeds=1)
@@ -215,7 +215,7 @@ def test_errors_are_measured_within_what_no_method_has_seen():
         run_experiment(rows, partitions=["column:id"], seeds=1)
 
 
-def test_repeated_questions_promise_no_more_than_once():
+def test_copies_of_questions_do_not_tighten_the_guarantee():
     one = vectors_and_labels(700)
     thrice = pl.concat([one, one.with_columns(confidence=0.5), one.with_columns(confidence=0.7)])
     promised = [run_experiment(rows, **OPTIONS).ranges[()].partition("promise")[2] for rows in (one, thrice)]
@@ -264,6 +264,6 @@ def test_every_beta_has_a_mean_over_blocks_of_its_own():
         ("label", [1]),
     ],
 )
-def test_what_is_no_list_or_no_name_is_refused(name, value):
+def test_invalid_lists_and_names_are_refused(name, value):
     with pytest.raises(InputError, match=rf"^{name} is .*; expected (a list|the name)"):
         run_experiment(two_llms(), **{name: value})

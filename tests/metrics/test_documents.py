@@ -32,7 +32,7 @@ def test_ends_are_shares_that_the_document_can_have():
     for ends in (found.low, found.high):
         np.testing.assert_allclose(ends * 5, np.rint(ends * 5), atol=1e-9)
     assert (found.low <= found.high).all()
-    # Labelled documents themselves: the rank says how many are inside.
+    # On the labelled documents the rank is the number of covered ones.
     share = Y.reshape(60, 5).mean(axis=1)
     assert ((found.low - 1e-9 <= share) & (share <= found.high + 1e-9)).sum() >= 55
 

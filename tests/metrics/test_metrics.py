@@ -1,4 +1,4 @@
-"""Metrics against slow twins, scikit-learn, and hand calculation."""
+"""Metrics compared with slow versions, scikit-learn and hand calculation."""
 
 from itertools import pairwise, permutations
 
@@ -47,7 +47,7 @@ def test_auroc_is_that_of_scikit_learn_and_lies_in_its_interval(data):
     assert found.low < found.high
 
 
-def test_auroc_intervals_cover_and_do_not_trust_a_few_rows_in_order():
+def test_auroc_intervals_cover_and_stay_wide_for_a_few_sorted_rows():
     rng = np.random.default_rng(0)
     truth, hits = stats.norm.cdf(1 / np.sqrt(2)), 0
     for _ in range(300):
@@ -60,7 +60,7 @@ def test_auroc_intervals_cover_and_do_not_trust_a_few_rows_in_order():
 
 
 def stated(n, auroc, seed=0):
-    """Return labels, and confidences of about this AUROC, in twentieths."""
+    """Return labels, and confidences in steps of 0.05 with about this AUROC."""
     rng = np.random.default_rng(seed)
     right = rng.random(n) < 0.6
     said = np.round(stats.norm.cdf(rng.normal(np.sqrt(2) * stats.norm.ppf(auroc) * (right - 0.5), 1)) * 20) / 20
@@ -71,12 +71,12 @@ def stated(n, auroc, seed=0):
     ("n", "auroc", "kind"),
     [(2000, 0.65, None), (150, 0.3, "opposite"), (2000, 0.4, "opposite"), (2000, 0.5, "unrelated"), (6, 0.3, None)],
 )
-def test_confidences_that_do_not_fit_their_labels_are_told(n, auroc, kind):
+def test_confidences_that_do_not_fit_their_labels_are_reported(n, auroc, kind):
     assert getattr(doubt_of(*stated(n, auroc)), "kind", None) == kind
 
 
 def test_a_wide_interval_is_not_called_unrelated():
-    """From 0.09 to 0.54: the confidences may as well go the opposite way."""
+    """From 0.09 to 0.54: the confidences may also be reversed."""
     rows = np.repeat([1, 0, 1, 0], [2, 6, 6, 2]), np.repeat([0.9, 0.5], 8)
     found = estimate_auroc(*rows)
     assert found.low < 0.1
@@ -84,7 +84,7 @@ def test_a_wide_interval_is_not_called_unrelated():
     assert doubt_of(*rows) is None
 
 
-def test_sound_files_are_hardly_ever_doubted():
+def test_good_files_rarely_raise_a_doubt():
     """A weak LLM with an AUROC of 0.6, in files of 30 to 1,000 rows; and any file of a few equal confidences."""
     found = [doubt_of(*stated(n, 0.6, seed)) for n in (30, 100, 300, 1000) for seed in range(50)]
     assert sum(doubt is not None for doubt in found) <= 4
@@ -164,14 +164,14 @@ def test_the_jackknife_leaves_out_one_block_at_a_time():
     error = qacal.metrics.estimate_calibration_error(tally, bins="outputs", redraws=0)
     value, z = square(block >= 0), stats.t.ppf(0.975, 7)
     low, high = value - z * np.sqrt(variance), value + z * np.sqrt(variance)
-    # The rows' own noise, and one more row that is off by 1, allow for more.
+    # The rows' own noise and one more row with an error of 1 widen it.
     reach = z * np.sqrt((((t - h) ** 2).sum() + 1) / 100**2)
     assert np.sqrt(high) < reach + np.sqrt(reach**2 + value) == pytest.approx(error.high)
     assert error.low == pytest.approx(np.sign(low) * np.sqrt(abs(low)), abs=1e-6)
 
 
-def test_rows_that_are_all_alike_do_not_measure_exactly():
-    """The jackknife sees no spread: of 0.9 and four right answers it would say that the error is 0.1, and surely so."""
+def test_equal_rows_have_a_wide_interval():
+    """The jackknife sees no spread: for 0.9 and four correct answers it would give an error of exactly 0.1."""
     error = qacal.metrics.estimate_calibration_error([1] * 4, [0.9] * 4, redraws=0, bins=15)
     assert error.debiased == pytest.approx(0.1)
     assert (error.low, error.high) == (-1, 1)
@@ -179,7 +179,7 @@ def test_rows_that_are_all_alike_do_not_measure_exactly():
     assert many.low < 0 < many.high < 0.0005
 
 
-def test_a_brier_score_is_never_below_nothing():
+def test_a_brier_score_is_never_negative():
     """Summed over these rows, 1 - 2 p + p^2 is rounded to less than 0."""
     assert f"{qacal.metrics.brier_score(np.ones(400), np.full(400, 1 - 3e-9)):.4f}" == "0.0000"
 
@@ -293,7 +293,7 @@ def test_a_tally_can_be_given_instead_of_rows():
     assert qacal.metrics.aurc(tally) == qacal.metrics.aurc(t, h)
     assert qacal.metrics.log_loss(tally) == pytest.approx(qacal.metrics.log_loss(t, h))
     assert qacal.metrics.brier_score(tally) == pytest.approx(qacal.metrics.brier_score(t, h))
-    assert np.isnan(qacal.metrics.estimate_calibration_error(tally.without_blocks()).low)  # no blocks, no interval
+    assert np.isnan(qacal.metrics.estimate_calibration_error(tally.without_blocks()).low)
     assert np.isnan(qacal.metrics.maximum_calibration_error(tally.without_blocks()))
     with pytest.raises(InputError, match="pass it alone"):
         qacal.metrics.auac(tally, h)
@@ -305,7 +305,7 @@ def test_a_tally_can_be_given_instead_of_rows():
         qacal.metrics.estimate_calibration_error(t, h, redraws=-1)
 
 
-def test_one_row_measures_something_and_claims_nothing():
+def test_one_row_has_an_estimate_and_no_interval():
     error = qacal.metrics.estimate_calibration_error([1], [0.8])
     assert error.plugin == pytest.approx(0.2)
     assert np.isnan(error.debiased)
@@ -314,7 +314,7 @@ def test_one_row_measures_something_and_claims_nothing():
     assert np.isnan(qacal.metrics.maximum_calibration_error([1], [0.8]))
 
 
-def test_what_extreme_confidences_cost():
+def test_the_log_loss_of_extreme_confidences():
     assert qacal.metrics.log_loss([1, 0], [1.0, 0.0]) == pytest.approx(0, abs=1e-12)
     assert qacal.metrics.log_loss([0], [1.0]) == pytest.approx(36.04, abs=0.01)
     assert qacal.metrics.brier_score([0, 1], [1.0, 0.0]) == 1
@@ -322,7 +322,7 @@ def test_what_extreme_confidences_cost():
 
 
 def test_perfect_noise_is_the_floor():
-    """64 groups, 1,400 rows, calibrated scores: more distinct outputs, more plug-in error, and all of it floor."""
+    """For calibrated scores the plug-in error grows with the number of distinct outputs; all of it is floor."""
     rng = np.random.default_rng(0)
     groups = rng.integers(0, 64, 1400)
     plugins = []
@@ -352,7 +352,7 @@ def test_metrics_refuse_what_they_cannot_measure():
         qacal.metrics.estimate_calibration_error(min(halves, key=len))
 
 
-def test_ties_that_are_kept_make_no_difference_to_metrics():
+def test_tallies_that_keep_ties_give_the_same_metrics():
     rng = np.random.default_rng(0)
     h, t = rng.choice([0.5, 0.8], 200), rng.integers(0, 2, 200)
     kept = Tally.of(h, t, ids=range(200), n_blocks=256, ties=True)
@@ -383,7 +383,7 @@ def test_the_worst_bin_is_named():
         qacal.metrics.estimate_maximum_calibration_error(t, h, min_rows=200)
 
 
-def test_few_blocks_know_little_of_their_spread():
+def test_few_blocks_make_wide_intervals():
     h, t = np.full(1000, 0.8), np.arange(1000) % 2
     lengths = []
     for n_blocks in (2, 8, 256):

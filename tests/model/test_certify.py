@@ -1,4 +1,4 @@
-"""Labels by a judge to learn from, labels by people to certify with."""
+"""Training on a judge's labels, certification on human labels."""
 
 import json
 
@@ -11,7 +11,7 @@ from tests.answers import TOPICS, answers
 
 
 def judged(rows, seed, topic="arithmetic", wrong=0.5):
-    """Return rows whose labels are a judge's: it lets half of the wrong answers of one topic pass."""
+    """Return rows labelled by a judge that accepts half of the wrong answers of one topic."""
     rng = np.random.default_rng(seed)
     out = []
     for row in rows:
@@ -21,7 +21,7 @@ def judged(rows, seed, topic="arithmetic", wrong=0.5):
 
 
 def truth(row):
-    """The probability that an answer is right, as the generator has it."""
+    """Return the true probability that an answer is correct."""
     return float(np.clip(TOPICS[row["topic"]][2] + 0.3 * (row["confidence"] - 0.8), 0, 1))
 
 
@@ -29,8 +29,8 @@ def people(count, seed):
     return [row | {"judge": "human"} for row in answers(count, seed=seed)]
 
 
-def test_answers_speak_of_peoples_labels():
-    """A judge that errs in one topic misleads a model that learns from it alone; people's labels set that right."""
+def test_answers_follow_human_labels():
+    """A judge that errs in one topic misleads a model trained on its labels alone; human labels correct it."""
     learn, certify, new = judged(answers(3000, seed=1), 1), people(2400, seed=2), answers(3000, seed=3)
     sums = [row for row in new if row["topic"] == "arithmetic"]
     right = np.mean([truth(row) for row in sums])
@@ -42,7 +42,7 @@ def test_answers_speak_of_peoples_labels():
     assert by_people.origins_["judge"] == ["human"]
 
 
-def test_a_model_that_people_have_certified_is_saved_and_loaded(tmp_path):
+def test_a_model_certified_on_human_labels_is_saved_and_loaded(tmp_path):
     from qacal import load
 
     model = QACalibrator().fit(judged(answers(600, seed=1), 1), certify_records=people(300, seed=2))
@@ -51,7 +51,7 @@ def test_a_model_that_people_have_certified_is_saved_and_loaded(tmp_path):
     assert load(tmp_path / "model").calibrate(new) == model.calibrate(new)
 
 
-def test_what_does_not_go_together():
+def test_conflicting_options():
     rows, few = answers(600, seed=1), people(300, seed=2)
     with pytest.raises(InputError, match="rows have questions that the model was trained on"):
         QACalibrator().fit(rows, certify_records=rows[:10])

@@ -66,7 +66,7 @@ def test_documents_may_be_in_several_batches(model, tmp_path):
 
 
 def test_a_report_tests_one_row_of_each_document_and_bin(model):
-    """Documents have three or four rows, and the guarantee can be tested all the same."""
+    """Documents have three or four rows, and the guarantee can still be tested."""
     found = read_contents(model, invoices(2000, 600, seed=3))[""]
     assert found.is_uneven
     assert found.realised.is_by_document

@@ -1,7 +1,8 @@
-"""Exports: SQL and JSON that answer as `predict` does, on the edges too."""
+"""Exports: SQL and JSON give what `predict` gives, also at bin edges."""
 
 import json
 import sqlite3
+from datetime import date
 from itertools import cycle, islice
 
 import numpy as np
@@ -49,7 +50,7 @@ def fitted(calibrator, kind, tied=True, n=400):
 
 
 def asked(kind, seed=0, n=10_000):
-    """Random rows; then every hundredth, and what lies a bit beside it."""
+    """Return random rows, then every hundredth and the floats next to it."""
     rng = np.random.default_rng(seed)
     grid = np.arange(201) / 200
     edges = np.clip(np.concatenate([grid, np.nextafter(grid, -1), np.nextafter(grid, 2), [0.001, 0.999]]), 0, 1)
@@ -67,7 +68,7 @@ def run(expression, h, groups, confidence="confidence", group="group_id", types=
     base = sqlite3.connect(":memory:")
     try:
         base.execute("SELECT EXP(1e0), LN(1e0)")
-    except sqlite3.OperationalError:  # a SQLite without mathematics
+    except sqlite3.OperationalError:  # a SQLite built without mathematical functions
         base.create_function("EXP", 1, lambda x: None if x is None else float(np.exp(x)), deterministic=True)
         base.create_function("LN", 1, lambda x: None if x is None else float(np.log(x)), deterministic=True)
     columns = f"{sql.name(confidence)} {types[0]}, {sql.name(group)} {types[1]}"
@@ -89,13 +90,13 @@ def test_sql_answers_as_predict_does(calibrator, tied):
 
 
 def assert_sql_answers_as_predict_does(calibrator, kind, tied):
-    """On doubles, on the same numbers as a column of 32-bit floats holds them, and beside every edge."""
+    """With 64-bit and 32-bit floats, and next to every edge."""
     model = fitted(calibrator, kind, tied)
     is_discrete = model.properties.is_discrete
     h, groups = asked(kind, n=10_000 if FULL else 1000)
     h = np.concatenate([h, edges_of(model)])
     groups = list(islice(cycle(groups), len(h)))
-    # Curves are asked at seven decimals: what is not, a database cannot round as numpy does.
+    # Curves are tested at seven decimals: a database does not round further digits as numpy does.
     h = h if is_discrete or isinstance(model, Identity) else seven_decimals(h)
     expected = model.predict(h, groups=known_to(model, kind, groups))
     np.testing.assert_allclose(run(to_sql(model), h, groups), expected, rtol=0, atol=0 if is_discrete else 1e-12)
@@ -108,7 +109,7 @@ def assert_sql_answers_as_predict_does(calibrator, kind, tied):
 
 
 def edges_of(model):
-    """Where the maps of a model change, and the numbers beside: doubles, and 32-bit floats."""
+    """Return the edges of a model's maps and the floats next to them, 64 and 32 bits."""
     exported = to_json(model)["maps"]
     tops = [part["up_to"] for entry in exported for part in entry.get("bins", []) if part["up_to"] is not None]
     tops += [knot["confidence"] for entry in exported for knot in entry.get("knots", [])]
@@ -186,7 +187,7 @@ def test_a_tree_cut_at_a_depth_is_asked_by_the_groups_that_the_evidence_names(ca
     h, leaves = asked("tree", n=2000)
     h = h if model.properties.is_discrete else seven_decimals(h)
     evidence = model.explain(h, groups=known_to(model, "tree", leaves))
-    # Groups without rows have no name in the evidence; they read what their number reads.
+    # Groups without rows have no name in the evidence; they use the map of their code.
     shift = 0 if depth is None else 4 - depth
     groups = [leaf if leaf is None or not 0 <= leaf < 16 else leaf >> shift for leaf in leaves]
     assert all(name is None or name == group for name, group in zip(evidence.group, groups, strict=True))
@@ -210,7 +211,7 @@ def test_thresholds_before_snapping_are_exact(resolution):
 
 
 @pytest.mark.parametrize("resolution", [0.5, 0.2, 0.05, 0.04])
-def test_halves_go_where_numpy_rounds_them(resolution):
+def test_halves_are_rounded_as_numpy_rounds_them(resolution):
     rng = np.random.default_rng(0)
     h = rng.random(500)
     model = UniformMassBinning(points_per_bin=1, resolution=resolution).fit(h, rng.random(500))
@@ -252,7 +253,7 @@ def test_groups_of_several_types_are_refused():
     assert [entry["group"] for entry in to_json(model)["maps"]] == [None, 2, "2"]
 
 
-def test_what_sql_and_json_cannot_hold_is_refused():
+def test_values_that_sql_and_json_cannot_represent_are_refused():
     groups = np.empty(200, dtype=object)
     groups[:] = [(1, 2), (3, 4)] * 100
     model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=groups)
@@ -262,10 +263,15 @@ def test_what_sql_and_json_cannot_hold_is_refused():
         model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=labels * 100)
         with pytest.raises(InputError, match="no equal in SQL"):
             to_sql(model)
+    for label in (date(2024, 1, 1), "\ud800", float("inf"), 10**5000):
+        groups[:] = [label, 1] * 100
+        model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=groups)
+        with pytest.raises(InputError, match=r"the export cannot be JSON: .* Convert groups to text"):
+            to_json(model)
     with pytest.raises(NotFittedError, match="call fit"):
         to_sql(QABinning())
     for column in ("", "\ud800", None):
-        with pytest.raises(InputError, match="no name for a column"):
+        with pytest.raises(InputError, match="not the name of a column"):
             to_sql(fitted(Identity(), "none"), confidence=column)
 
 

@@ -1,4 +1,4 @@
-"""One fit: which rows it learns from, and what it leaves behind."""
+"""One fit: which rows it uses, and what it stores and leaves unchanged."""
 
 import numpy as np
 import pytest

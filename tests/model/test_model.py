@@ -1,4 +1,4 @@
-"""The whole road: fit, calibrate, explain, describe, save, load."""
+"""The whole model: fit, calibrate, explain, describe, save, load."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def debiased(rows, score="calibrated"):
     return calibration_error(column(rows, "correct"), column(rows, score), groups=column(rows, "topic"), bins=15)
 
 
-def test_groups_from_text_mend_what_is_wrong_with_each_topic(fitted):
+def test_groups_from_text_correct_each_topic(fitted):
     new = fitted.calibrate(answers(3000, seed=1))
     pooled = QACalibrator(calibrator=PlattScaling()).fit(answers(3000)).calibrate(answers(3000, seed=1))
     assert debiased(new, "confidence") > 0.2
@@ -55,7 +55,7 @@ def test_groups_from_text_mend_what_is_wrong_with_each_topic(fitted):
     assert debiased(new) < 0.06
 
 
-def test_evidence_joins_the_rows_and_nothing_else_changes(fitted):
+def test_calibrate_adds_columns_and_changes_nothing_else(fitted):
     rows = answers(200, seed=2)
     new = fitted.calibrate(rows)
     assert [list(row)[len(rows[0]) :] for row in new] == [EVIDENCE] * 200
@@ -67,7 +67,7 @@ def test_evidence_joins_the_rows_and_nothing_else_changes(fitted):
 
 
 @pytest.mark.parametrize("kind", [pl.DataFrame, pd.DataFrame, pa.Table.from_pylist])
-def test_out_comes_what_came_in(fitted, kind):
+def test_the_type_of_the_records_is_kept(fitted, kind):
     rows = answers(50, seed=2)
     out = fitted.calibrate(kind(rows))
     assert isinstance(out, type(kind(rows)))
@@ -76,7 +76,7 @@ def test_out_comes_what_came_in(fitted, kind):
 
 
 def same_answers(one, other):
-    """What is promised of the same model, or the same rows, in other batches or on another CPU."""
+    """Assert equal answers up to rounding, as for other batches or another CPU."""
     for name in ("group", "source", "rows", "low", "high"):
         assert [row[name] for row in one] == [row[name] for row in other], name
     np.testing.assert_allclose(column(one, "calibrated"), column(other, "calibrated"), rtol=0, atol=1e-12)
@@ -111,7 +111,7 @@ def test_a_saved_model_answers_alike_on_another_cpu(output, tmp_path):
     new = answers(300, seed=3)
     pl.DataFrame(new).write_ndjson(tmp_path / "new.jsonl")
     command = [Path(sys.executable).with_name("qacal"), "apply", "model", "new.jsonl", "-o", "calibrated.jsonl"]
-    # The kernels of an old CPU, which add up in another order than those of this one.
+    # OpenBLAS kernels of an old CPU add in another order.
     other_cpu = {"OPENBLAS_CORETYPE": "Prescott", "OPENBLAS_NUM_THREADS": "1"}
     subprocess.run(command, cwd=tmp_path, env=os.environ | other_cpu, check=True, capture_output=True)
     lines = (tmp_path / "calibrated.jsonl").read_text(encoding="utf-8").splitlines()
@@ -121,7 +121,7 @@ def test_a_saved_model_answers_alike_on_another_cpu(output, tmp_path):
 def test_no_question_is_in_both_parts():
     rows = answers(2000)
     model = QACalibrator(partition=KDTree(max_depth=1), calibrator=QABinning()).fit(rows)
-    assert 0.68 < model.rows_ / 2000 < 0.82  # 60 of 80 parts
+    assert 0.68 < model.rows_ / 2000 < 0.82  # 60 of 80 blocks
     twice = rows + [{**row, "answer": "another"} for row in rows]
     with pytest.warns(qacal.RepeatedQuestionsWarning):
         both = QACalibrator(partition=KDTree(max_depth=1), calibrator=QABinning()).fit(twice)
@@ -200,7 +200,7 @@ def test_groups_are_described_by_their_own_words(fitted):
     assert [group.rows for group in groups] == sorted((group.rows for group in groups), reverse=True)
 
 
-def test_no_text_is_kept_if_none_is_wanted(tmp_path):
+def test_no_text_is_stored_without_examples(tmp_path):
     model = QACalibrator(partition=BisectingTree(max_depth=2), examples=0).fit(answers(1000))
     model.save(tmp_path / "model")
     assert all(group.examples == () for group in model.describe_groups())
@@ -247,7 +247,7 @@ def test_ids_order_ties_where_the_calibrator_divides_equal_confidences(fitted):
         fitted.calibrate([{**answers(1)[0], "id": 1.5}])
 
 
-def test_another_llm_is_refused_unless_told_to_go_on(fitted):
+def test_another_llm_is_refused_unless_allowed(fitted):
     other = answers(50, llm="parrot-2")
     with pytest.raises(
         InputError, match=r"model is 'parrot-2'; this model was fitted on parrot-1.*--allow-other-source"
@@ -256,7 +256,7 @@ def test_another_llm_is_refused_unless_told_to_go_on(fitted):
     assert len(fitted.calibrate(other, allow_other_source=True)) == 50
 
 
-def test_several_llms_are_pooled_only_if_asked():
+def test_several_llms_are_mixed_only_if_allowed():
     rows = answers(400) + answers(400, seed=1, llm="parrot-2")
     with pytest.raises(InputError, match=r"answers of several LLMs: parrot-1, parrot-2.*--by model.*--allow-mixed"):
         QACalibrator(partition=KDTree(max_depth=1)).fit(rows)
@@ -304,7 +304,7 @@ def test_refusals(tmp_path):
         QACalibrator(partition=Column("topic"), calibrator=ScalingQABinning()).fit(rows)
 
 
-def test_parameters_follow_scikit_learns_manners():
+def test_parameters_work_as_in_scikit_learn():
     from sklearn.base import clone
 
     model = QACalibrator(partition=BisectingTree(max_depth=3), seed=4)
@@ -345,7 +345,7 @@ def test_a_saved_model_applies_with_numpy_alone(fitted, tmp_path):
 
 @pytest.mark.parametrize(("calibrator", "depth"), [(ScalingQABinning(cross_fit=True), 3), (TreeBinning(), None)])
 def test_groups_by_name_vectors_and_sql_give_what_calibrate_gives(calibrator, depth):
-    """The default tree is cut where bins are counted; whoever names a group names it at that depth."""
+    """The default tree is cut at a depth; groups are named at that depth."""
     import sqlite3
 
     from qacal.model.export import to_sql
@@ -370,7 +370,7 @@ def test_groups_are_made_from_other_questions():
         QACalibrator(partition=KDTree(max_depth=1)).fit(rows, group_records=rows)
 
 
-def test_several_kinds_of_confidence_are_pooled_only_if_asked():
+def test_several_kinds_of_confidence_are_mixed_only_if_allowed():
     rows = [{**row, "confidence_source": ("stated", "tokens")[at % 2]} for at, row in enumerate(answers(200))]
     with pytest.raises(InputError, match="several confidence sources: stated, tokens"):
         QACalibrator(partition=KDTree(max_depth=1)).fit(rows)
@@ -382,7 +382,7 @@ def test_a_path_gives_a_frame(fitted, tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"examples": -1}, {"calibrator": QABinning(points_per_bin=0)}])
-def test_senseless_parameters_are_refused_before_the_work(options):
+def test_invalid_parameters_are_refused_before_reading(options):
     with pytest.raises(InputError):
         QACalibrator(**options).fit(answers(50))
 
@@ -395,7 +395,7 @@ def test_tuning_chooses_on_a_seventh_and_fits_on_all(partition):
     assert model.rows_ == plain.rows_ == model.calibrator_.maps_.rows[: model.calibrator_.maps_.offset[1]].sum()
     assert model.tuned_.rows == pytest.approx(model.rows_ / 7, rel=0.2)
     assert model.calibrator_.points_per_bin == model.tuned_.best.points_per_bin
-    # Of a tree no groups are a depth like others; a certificate of flat groups does not cover doing without them.
+    # For a tree, "no groups" is depth 0; the certificate of flat groups does not cover a fit without groups.
     without = model.tuned_.best_pooled
     assert (without is None) == (partition == "column:topic")
     assert without is None or model.tuned_.best.score < without.score - 0.02
@@ -404,8 +404,8 @@ def test_tuning_chooses_on_a_seventh_and_fits_on_all(partition):
     assert scores[0] < scores[1] + 0.01
 
 
-def test_groups_that_tell_nothing_are_tuned_away():
-    # No group has the rows for a bin of its own, so all read the root, and no groups are the simpler choice.
+def test_uninformative_groups_are_tuned_away():
+    # No group has enough rows for its own bin, so all use the root's map, and no groups is the simpler choice.
     rows = [{**row, "tenant": number // 5} for number, row in enumerate(answers(2000))]
     curves = IsotonicCalibration(pooling="none")
     flat = QACalibrator(partition="column:tenant", calibrator=curves, tune="brier").fit(rows)
@@ -429,7 +429,7 @@ def test_tuning_needs_an_objective_and_a_certificate_that_survives_it():
         QACalibrator(partition="column:topic", tune="brier").fit(answers(1))
 
 
-def test_tuning_by_the_error_within_groups_takes_rows_of_a_question_as_dependent():
+def test_tuning_by_the_error_within_groups_treats_rows_of_a_question_as_dependent():
     rows = [{**row, "id": f"q{number // 3}"} for number, row in enumerate(answers(1500))]
     with pytest.warns(qacal.RepeatedQuestionsWarning):
         model = QACalibrator(partition="column:topic", calibrator=QABinning(), tune="error").fit(rows)
@@ -444,23 +444,23 @@ def test_questions_cannot_be_compared_if_only_one_side_has_ids():
             QACalibrator().fit(rows, **given)
 
 
-def test_rows_of_two_prompts_are_not_pooled_unsaid():
+def test_rows_of_two_prompts_are_not_mixed_silently():
     rows = [{**row, "prompt": f"ling1s-top1/1{'~aa' * (number % 2)}"} for number, row in enumerate(answers(300))]
     with pytest.raises(InputError, match="several prompts: ling1s-top1/1, ling1s-top1/1~aa"):
         QACalibrator().fit(rows)
     QACalibrator().fit(rows, allow_mixed=True)
-    # A column that is the question is no name of a prompt, whatever it is called.
+    # A column with the question is not the name of a prompt, whatever the column is called.
     few = [{**row, "prompt": f"What is {number % 12}?"} for number, row in enumerate(rows)]
     with pytest.warns(qacal.QacalWarning):
         QACalibrator(partition="column:topic").fit(
             [{name: row[name] for name in row if name not in ("id", "question")} for row in few],
             columns={"question": "prompt"},
         )
-    # A prompt with the question in it is another in every row, and tells nothing.
+    # A prompt that contains the question differs in every row, so it cannot be compared.
     QACalibrator().fit([{**row, "prompt": f"Answer: {row['question']}"} for row in rows])
 
 
-def test_who_judged_matters_to_evaluation_only_and_each_origin_is_accepted_by_itself():
+def test_the_judge_matters_in_evaluation_only_and_each_source_is_allowed_by_itself():
     rows = [{**row, "judge": "people", "prompt": "one"} for row in answers(300)]
     fitted = QACalibrator(partition="column:topic").fit(rows)
     judged = [{**row, "judge": "gpt"} for row in rows[:20]]
@@ -475,3 +475,31 @@ def test_who_judged_matters_to_evaluation_only_and_each_origin_is_accepted_by_it
     assert len(fitted.calibrate(other, allow_other_source=True)) == 20
     with pytest.raises(InputError, match="allow_other_source is 'llm'; expected model, prompt"):
         fitted.calibrate(other, allow_other_source="llm")
+
+
+def sampled(rows, samples, temperature=0.7):
+    """Return rows with an agreement; in every 50th row, one sample could not be read."""
+    return [
+        {**row, "agreement": 1.0, "samples": samples - (number % 50 == 7), "temperature": temperature}
+        for number, row in enumerate(rows)
+    ]
+
+
+def test_agreements_of_other_samples_are_refused(tmp_path):
+    """The most frequent number of samples counts; one row may have lost some, but cannot have more."""
+    QACalibrator(partition="column:topic").fit(sampled(answers(300), 5)).save(tmp_path / "model")
+    fitted, rows = qacal.load(tmp_path / "model"), answers(60, seed=1)
+    assert fitted.origins_ == {"model": ["parrot-1"], "samples": [5], "temperature": [0.7]}
+    assert len(fitted.calibrate(sampled(rows, 5))) == 60
+    for samples, few in ((3, rows), (10, rows), (10, rows[:1])):
+        other = sampled(few, samples)
+        with pytest.raises(InputError, match=rf"samples is {samples}; this model was fitted on 5.*-source samples"):
+            fitted.calibrate(other)
+        assert len(fitted.calibrate(other, allow_other_source="samples")) == len(few)
+    assert len(fitted.calibrate(sampled(rows[:1], 4))) == 1
+    for few in (rows, rows[:1]):
+        with pytest.raises(InputError, match=r"temperature is 0.2; this model was fitted on 0.7"):
+            fitted.calibrate(sampled(few, 5, 0.2))
+    # Without an agreement, these columns mean something else.
+    weather = [{**row, "temperature": number % 5, "samples": 3} for number, row in enumerate(answers(300))]
+    assert "temperature" not in QACalibrator(partition="column:topic").fit(weather).origins_

@@ -1,4 +1,4 @@
-"""Sets of models: each row is answered by the model of its LLM, and by no other."""
+"""Sets of models: each row is calibrated by the model of its LLM."""
 
 import json
 import os
@@ -51,12 +51,12 @@ def exchange(models, one, two):
 
 
 def folder_of(models, number):
-    """Return the folder of the model of a number."""
+    """Return the folder of the model with this number."""
     return json.loads((models / MODEL_SET).read_text())["folders"][number]
 
 
-def test_rows_without_a_model_are_bad_by_themselves():
-    """1 and 1.0 are equal, and a list cannot be looked up: neither stops the rows that have a model."""
+def test_rows_without_a_model_are_bad_rows():
+    """1 equals 1.0, and a list cannot be looked up; rows that have a model are calibrated anyway."""
     set_ = fit_set(LIKE, [*answers(200, llm=1), *answers(200, seed=1, llm="b")], "model")
     values = [1, 1.0, ["b"], "b", "c", 1]
     rows = [row | {"model": value} for row, value in zip(answers(6, seed=3), values, strict=True)]
@@ -71,7 +71,7 @@ def test_rows_without_a_model_are_bad_by_themselves():
     ]
 
 
-def test_a_set_is_no_single_model(shelf):
+def test_a_set_is_not_a_single_model(shelf):
     with pytest.raises(InputError, match=r"models holds a set of models; load it with qacal\.load\."):
         QACalibrator.load(shelf)
 
@@ -129,7 +129,7 @@ def test_one_of_the_models_may_be_changed_and_saved_by_itself(models):
     assert load(models)._models["parrot-2"].decision_rule_ is not None
 
 
-def test_a_set_that_replaces_another_is_there_whole_or_not_at_all(models, monkeypatch):
+def test_a_set_replaces_another_completely_or_not_at_all(models, monkeypatch):
     two = ModelSet("model", dict(list(load(models)._models.items())[:2]))
 
     def stopped(*_):
@@ -158,7 +158,7 @@ class Counted:
 
 
 @pytest.mark.parametrize("kind", [list, pl.DataFrame, lambda rows: pl.DataFrame(rows).to_arrow()])
-def test_the_rows_are_read_once_for_all_llms_and_again_only_for_more_than_the_memory_takes(kind, monkeypatch):
+def test_the_rows_are_read_once_for_all_llms_that_fit_in_memory(kind, monkeypatch):
     rows = [row for seed in range(6) for row in answers(60, seed=seed, llm=f"parrot-{seed}")]
     rows = rows[::2] + rows[1::2]
     source = Counted([as_table(kind(rows[:200])), as_table(kind(rows[200:]))])

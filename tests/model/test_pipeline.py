@@ -1,4 +1,4 @@
-"""What the calibrator sees of a row, and with which embedder."""
+"""What the pipeline computes from a row, and with which embedder."""
 
 import json
 import pickle
@@ -21,7 +21,7 @@ from tests.embedders.tiny_onnx import folder
 
 
 class Counting:
-    """An embedder that counts how often it is asked, and puts a text's length into its vector."""
+    """An embedder that counts its calls; vectors contain the length of the text."""
 
     name, dim, digest = "counting", 2, "1" * 64
 
@@ -50,7 +50,7 @@ def batch_of(rows, **needs):
         (BisectingTree(), LearnedScore(), PlattScaling(), "column:v", False),
     ],
 )
-def test_text_is_needed_where_some_part_reads_it(partition, score, calibrator, name, reads_text):
+def test_text_is_needed_if_some_part_reads_it(partition, score, calibrator, name, reads_text):
     assert Pipeline(partition, score, calibrator, RowVectors(name)).needs_text is reads_text
 
 
@@ -62,7 +62,7 @@ def test_rows_are_embedded_once_for_groups_and_score():
     assert maker.asked == 1
 
 
-def test_rows_and_arrays_are_asked_alike():
+def test_records_and_arrays_give_the_same_rows():
     rows = answers(50, seed=1)
     model = QACalibrator(partition="bisecting:2", learned_score=LearnedScore(words=False)).fit(answers(600))
     asked, _ = model.pipeline_.rows(batch_of(rows))
@@ -79,7 +79,7 @@ def test_another_embedder_is_refused_each_time():
             vectors.of(batch_of(answers(3)))
 
 
-def test_models_share_a_built_in_embedder_while_one_of_them_is_there():
+def test_models_share_a_built_in_embedder_while_one_of_them_exists():
     one, two = RowVectors("static"), RowVectors("static")
     assert one.load() is two.load()
     assert RowVectors("column:v").load() is not RowVectors("column:v").load()
@@ -91,12 +91,12 @@ def test_a_saved_embedder_is_described_without_loading_it():
     assert RowVectors(Counting()).described() == EmbedderId("counting", 2, "1" * 64)
 
 
-# A model's folder does not decide what is loaded
+# A model's folder does not decide which code is loaded
 
 
 @pytest.fixture(scope="module")
 def with_onnx(tmp_path_factory):
-    """Return a model that was fitted with an encoder in a folder, and the name of the encoder."""
+    """Return a model fitted with an encoder in a folder, and the name of the encoder."""
     home = tmp_path_factory.mktemp("onnx")
     name = f"onnx:{folder(home / 'encoder')}"
     QACalibrator(name, "kdtree:1", QABinning(points_per_bin=20)).fit(answers(300)).save(home / "model")
@@ -139,7 +139,7 @@ def test_every_command_that_embeds_takes_the_name_of_the_embedder(with_onnx, tmp
         assert run(*command, *named)[0] == 0
 
 
-def test_an_embedder_that_is_no_name_is_refused(with_onnx, tmp_path):
+def test_an_embedder_of_another_type_is_refused(with_onnx, tmp_path):
     shutil.copytree(with_onnx[0], tmp_path / "model")
     document = json.loads((tmp_path / "model" / "model.json").read_text(encoding="utf-8"))
     document["value"]["embedder"]["name"] = ["hf:nobody/nothing"]
@@ -150,8 +150,8 @@ def test_an_embedder_that_is_no_name_is_refused(with_onnx, tmp_path):
         load(tmp_path / "model")
 
 
-def test_embedding_is_told_while_it_lasts():
-    """With rows a second and the time left; nothing of it stays with the model."""
+def test_embedding_reports_its_progress():
+    """With rows per second and the time left; the model stores none of it."""
     told = []
     embedder = Slow()
     model = QACalibrator(embedder, partition="bisecting:1").fit(
@@ -167,7 +167,7 @@ def test_embedding_is_told_while_it_lasts():
 
 
 class Slow:
-    """An embedder that says how far it is."""
+    """An embedder that reports its progress."""
 
     name, dim, digest = "slow", 4, "0"
 

@@ -34,8 +34,8 @@ TYPES = {"none": "TEXT", "int": "INTEGER", "text": "TEXT", "tree": "BIGINT"}
 
 @pytest.fixture(scope="module")
 def ask():
-    """Return what sends a script to a server that listens in a folder of its own, and to nobody else."""
-    # PostgreSQL does not run as root; and the path of a socket may have a hundred characters.
+    """Return a function that sends a script to a private server, which listens on a socket in its own folder."""
+    # PostgreSQL does not run as root, and the path of a socket has at most a hundred characters.
     owner = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory(prefix="pg") as folder:
         data = Path(folder) / "data"
@@ -54,7 +54,7 @@ def ask():
 
 
 def run(ask, expression, h, groups, types, confidence="confidence", group="group_id"):
-    """Copy rows into a table, and return the expression of each, and its type."""
+    """Copy rows into a table; return the value of the expression for each row, and its type."""
     columns = f"{sql.name(confidence)} {types[0]}, {sql.name(group)} {types[1]}"
     rows = "\n".join(f"{at}\t{copied(x)}\t{copied(label)}" for at, (x, label) in enumerate(zip(h, groups, strict=True)))
     printed = ask(
@@ -78,7 +78,7 @@ def copied(value):
 @every_exportable
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_row_as_predict_has_it(ask, calibrator, kind):
-    """And one type of result, whatever the model and the column: PostgreSQL takes 0.8e0 for NUMERIC."""
+    """The result has one type, whatever the model and the column: PostgreSQL reads 0.8e0 as NUMERIC."""
     model = fitted(calibrator, kind, tied=False)
     expression, is_discrete, is_identity = to_sql(model), model.properties.is_discrete, isinstance(model, Identity)
     h, groups = asked(kind, n=500)
@@ -128,7 +128,7 @@ LABELS = [
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_labels_are_found_whatever_is_in_them(ask, labels, column):
+def test_labels_of_any_content_are_found(ask, labels, column):
     groups = np.empty(10 * len(labels), dtype=object)
     groups[:] = labels * 10
     rng = np.random.default_rng(0)
@@ -136,7 +136,7 @@ def test_labels_are_found_whatever_is_in_them(ask, labels, column):
     h, groups = rng.random(len(groups) + 10), [*groups, *[None] * 10]
     expected = model.predict(h, groups=groups)
     assert len(np.unique(expected)) > len(labels)
-    # A column whose name PostgreSQL keeps for itself, and one that needs quotes.
+    # A column whose name is a reserved word, and one that needs quotes.
     names = {"confidence": '% of\n"it"', "group": "group"}
     _, found = run(ask, to_sql(model, **names), h.tolist(), groups, ("REAL", column), **names)
     np.testing.assert_array_equal(found, expected)
@@ -144,7 +144,7 @@ def test_labels_are_found_whatever_is_in_them(ask, labels, column):
 
 @pytest.mark.parametrize("column", ["DOUBLE PRECISION", "REAL", "NUMERIC"])
 def test_impossible_confidences_are_null_and_steep_curves_do_not_overflow(ask, column):
-    """exp of what is beyond 700 is an error in PostgreSQL, and NaN is above all numbers."""
+    """exp above 700 is an error in PostgreSQL, and NaN is greater than all numbers."""
     for feature in ("confidence", "logit"):
         model = fitted(PlattScaling(feature=feature), "none")
         object.__setattr__(model.maps_, "slope", 1e5)
@@ -153,7 +153,7 @@ def test_impossible_confidences_are_null_and_steep_curves_do_not_overflow(ask, c
         impossible = [float("nan"), float("inf"), float("-inf"), -0.1, 1.1, 85.0, None]
         _, found = run(ask, to_sql(model), [*h.tolist(), *impossible], [None] * (len(h) + 7), (column, "TEXT"))
         assert list(found[-7:]) == [None] * 7
-        # NUMERIC adds and multiplies in decimals: of what is this steep it has other last digits.
+        # NUMERIC computes in decimals, so steep curves have other last digits.
         np.testing.assert_allclose(found[:-7].astype(float), model.predict(h), rtol=0, atol=1e-9)
 
 

@@ -1,4 +1,4 @@
-"""Thresholds of a model: chosen on records, kept, saved, loaded, and followed by every answer."""
+"""Thresholds of a model: chosen on records, saved, loaded, and applied to every answer."""
 
 import json
 
@@ -48,9 +48,9 @@ def test_before_a_threshold_nothing_is_decided(model):
     assert {(row["decision"], row["threshold"]) for row in found} == {(None, None)}
 
 
-def test_a_chosen_threshold_keeps_its_promise_on_further_rows(own):
+def test_a_chosen_threshold_reaches_its_target_on_new_rows(own):
     found = own.choose_threshold(NEW, accuracy=0.9)
-    assert found.pilot_rows == 0  # the model remembers enough
+    assert found.pilot_rows == 0  # the model stores enough
     accuracy, given = right(own.set_threshold(found).calibrate(rows(4000, 2)))
     assert accuracy > 0.89
     assert abs(given / 4000 - found.parts[0].coverage) < 0.04
@@ -72,7 +72,7 @@ def test_a_threshold_for_each_group(own):
     assert [row["decision"] for row in own.calibrate(asked)] == ["answer", "abstain", "abstain", "abstain"]
 
 
-def test_labels_that_are_the_wrong_way_round_are_told(own):
+def test_reversed_labels_are_reported(own):
     turned = [row | {"correct": row["confidence"] < 0.85} for row in NEW]
     with pytest.warns(qacal.QacalWarning, match="answers with higher confidence are more often wrong"):
         own.choose_threshold(turned, accuracy=0.5)
@@ -125,16 +125,16 @@ def test_rows_of_the_fit_are_refused(model):
     tree = QACalibrator(partition=BisectingTree(max_depth=1)).fit(unnamed)
     with pytest.raises(InputError, match="fitted on some of these questions"):
         tree.choose_threshold(answers(600), accuracy=0.5)
-    # The other way round, the fit had ids.
+    # The other way round: the fit had ids.
     tree = QACalibrator(partition=BisectingTree(max_depth=1)).fit(answers(600))
     with pytest.raises(InputError, match="fitted on some of these questions"):
         tree.choose_threshold(unnamed, accuracy=0.5)
-    # Where both have ids, these tell: another question may have the same text.
+    # If both have ids, only ids count: another question may have the same text.
     other = [{**row, "id": f"another {row['id']}"} for row in answers(600)]
     assert tree.choose_threshold(other, accuracy=0.5) is not None
 
 
-def test_rows_without_id_and_question_cannot_be_told(model):
+def test_rows_without_id_and_question_cannot_be_recognised(model):
     nameless = [{name: row[name] for name in ("confidence", "correct", "topic")} for row in rows(3000, 0)]
     assert model.choose_threshold(nameless, accuracy=0.9).is_certified
 
@@ -184,7 +184,7 @@ def test_a_new_fit_forgets_the_threshold(tmp_path):
     assert model.fit(rows(500, 1)).calibrate(NEW[:1])[0]["decision"] is None
 
 
-def test_what_is_wanted_must_make_sense(model):
+def test_invalid_targets_are_refused(model):
     for options, said in (
         ({}, "give an accuracy"),
         ({"wrong": 5}, "both costs"),
@@ -201,7 +201,7 @@ def test_what_is_wanted_must_make_sense(model):
         one_map.choose_threshold(NEW, accuracy=0.9, per_group=True)
 
 
-# Keeping it
+# Saving and loading
 
 
 @pytest.mark.parametrize("per_group", [False, True])

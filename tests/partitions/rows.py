@@ -1,4 +1,4 @@
-"""Vectors for the tests of partitions: clouds, grids with many ties, and the awkward ones."""
+"""Vectors for the tests of partitions: clouds, grids with many ties, and difficult ones."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -7,7 +7,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def clouds(seed, n=300, width=6, count=5):
-    """Vectors around a few centres, of which some are twice there."""
+    """Return vectors around a few centres, with some duplicates."""
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(count, width)) * 3
     Z = centres[rng.integers(0, count, n)] + rng.normal(size=(n, width))
@@ -16,7 +16,7 @@ def clouds(seed, n=300, width=6, count=5):
 
 
 def grid(seed, n=40, width=3):
-    """Vectors on few values, so that medians, bounds and duplicates meet."""
+    """Return vectors with few distinct values, so that medians, bounds and duplicates coincide."""
     rng = np.random.default_rng(seed)
     return np.round(rng.normal(size=(n, width)), rng.integers(0, 2))
 

@@ -1,4 +1,4 @@
-"""The bisecting tree against a slow twin, and what it promises of its cuts."""
+"""The bisecting tree compared with a slow version, and the properties of its cuts."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_paths_are_the_printed_walk(seed, depth, width):
 
 
 def exact_assign(tree, Z):
-    """All rows, node by node, in more digits than float64 has."""
+    """Assign all rows node by node, with more digits than float64."""
     node = np.zeros(len(Z), dtype=np.int64)
     for _ in range(tree.depth):
         total = (Z.astype(np.longdouble) * tree.directions[node]).sum(axis=1)
@@ -64,8 +64,8 @@ def test_rows_near_a_plane_have_the_group_that_exact_products_give(seed, depth, 
     np.testing.assert_array_equal(scaled.paths(Z).path, exact_assign(scaled, Z))
 
 
-def test_portions_meet():
-    """More rows than are done at once."""
+def test_chunks_give_the_same_paths():
+    """More rows than one chunk."""
     tree = random_tree(0, 7, 3)
     Z = np.random.default_rng(1).normal(size=(40_000, 3))
     whole = tree.paths(Z).path
@@ -74,7 +74,7 @@ def test_portions_meet():
 
 
 def best_cut(values):
-    """Return the cut of numbers in two with the least squares around the means, trying all of them."""
+    """Return the cut with the least sum of squares around the two means, by trying all cuts."""
     ordered = np.sort(values)
     costs = [ordered[:k].var() * k + ordered[k:].var() * (len(ordered) - k) for k in range(1, len(ordered))]
     k = int(np.argmin(costs)) + 1
@@ -94,7 +94,7 @@ def printed_tree(values, depth):
 
 @given(seeds, st.integers(0, 3))
 def test_is_the_tree_of_best_cuts(seed, depth):
-    """On a line, 2-means can be done by trying every cut. Clusters of clusters leave no room for another optimum."""
+    """On a line, 2-means can try every cut. Clusters of clusters have one clear optimum."""
     rng = np.random.default_rng(seed)
     values = np.repeat([0.0, 1.0, 10.0, 11.0, 100.0, 101.0, 110.0, 111.0], rng.integers(1, 6, 8))
     values = rng.permutation(values + rng.choice([-0.1, 0.1], 1))
@@ -121,7 +121,7 @@ def test_row_order_is_irrelevant(seed):
 
 
 def test_rows_on_a_boundary_stay_on_one_side():
-    """Half way between two centres, with anything added along the plane: left, alone and in any batch."""
+    """Rows halfway between two centres, at any position along the plane, go left, alone and in any batch."""
     rng = np.random.default_rng(0)
     fitting = clouds(0, n=2_000, width=40, count=30)
     tree = BisectingTree(max_depth=6).fit(fitting)
@@ -137,7 +137,7 @@ def test_rows_on_a_boundary_stay_on_one_side():
     np.testing.assert_array_equal(together, np.concatenate([tree.assign(part) for part in np.array_split(Z, 77)]))
 
 
-def test_a_vector_half_way_goes_left():
+def test_a_vector_halfway_goes_left():
     tree = BisectingTree(max_depth=1).fit([[0.0, 0.3], [1.0, 0.3]])
     assert tree.assign([[0.5, 99.0], [0.5, -99.0], [0.50001, 0.0]]).tolist() == [0, 0, 1]
 
@@ -156,8 +156,8 @@ def test_nodes_of_equal_rows_do_not_split():
     assert tree.fitted_.sizes.tolist() == [10, 0, 0, 0, 10, 0, 0, 0]
 
 
-def test_follows_clouds_where_halves_cut_through_them():
-    """One topic in ten rows: a median cannot set it apart, a cut between clusters does."""
+def test_cuts_between_clouds_and_not_through_them():
+    """A topic with a tenth of the rows: a median cannot separate it, a cut between clusters does."""
     rng = np.random.default_rng(0)
     is_rare = rng.random(1000) < 0.1
     Z = rng.normal(size=(1000, 8)) + np.where(is_rare, 6.0, 0.0)[:, None]
@@ -171,7 +171,7 @@ def within(Z, groups):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_sample_finds_two_clouds_as_all_rows_do(seed):
-    """Of two clouds there is one best cut; of more there are several good ones, and a tree need not find the best."""
+    """Two clouds have one best cut; more have several good ones, and a tree need not find the best."""
     Z = clouds(seed, n=6 * ENOUGH_ROWS, width=20, count=2)
     best = KMeans(2, n_init=10, random_state=0).fit(Z)
     assert within(Z, BisectingTree(max_depth=1).fit(Z).assign(Z)) < 1.001 * best.inertia_
@@ -179,8 +179,8 @@ def test_a_sample_finds_two_clouds_as_all_rows_do(seed):
 
 @pytest.mark.parametrize("n_other", [1, 2, 50])
 @pytest.mark.parametrize("noise", [0.0, 1e-15])
-def test_a_sample_that_is_all_alike_is_not_the_last_word(n_other, noise):
-    """Thousands of rows that are equal, or equal up to rounding, and a few others that a sample may miss."""
+def test_rows_that_differ_are_found_beyond_a_sample_of_equal_rows(n_other, noise):
+    """Thousands of rows are equal up to rounding, and a sample may miss the few others."""
     rng = np.random.default_rng(0)
     is_other = np.arange(8 * ENOUGH_ROWS) < n_other
     Z = np.where(is_other, 0.9, 0.3)[:, None] + noise * rng.choice([-1, 1], (len(is_other), 3))

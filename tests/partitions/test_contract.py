@@ -1,4 +1,4 @@
-"""What every partition keeps to, whatever it groups by."""
+"""The contract of all partitions."""
 
 import json
 import subprocess
@@ -63,15 +63,14 @@ def leaves(groups):
 
 def written(partition):
     """Return what is saved of a partition as bytes."""
-    plain, arrays = flatten(partition, CLASSES)
-    return json.dumps(plain, allow_nan=False), {name: (a.dtype.str, a.shape, a.tobytes()) for name, a in arrays.items()}
+    plain, numbers = flatten(partition, CLASSES)
+    return json.dumps(plain, allow_nan=False), numbers
 
 
 def loaded(partition):
     """Return the partition after a way through JSON and bytes."""
-    plain, arrays = flatten(partition, CLASSES)
-    plain = json.loads(json.dumps(plain, allow_nan=False))
-    return unflatten(Partition, plain, {name: array.copy() for name, array in arrays.items()}, CLASSES)
+    text, numbers = written(partition)
+    return unflatten(Partition, json.loads(text), numbers, CLASSES)
 
 
 @every_saved_partition
@@ -104,7 +103,7 @@ def test_predicting_changes_nothing(partition):
 
 
 @every_saved_partition
-def test_manners(partition):
+def test_copies_have_the_same_parameters_and_are_not_fitted(partition):
     assert type(partition) in CLASSES
     for twin in (clone(partition), partition.clone()):
         assert twin is not partition
@@ -154,14 +153,14 @@ def test_masked_numbers_are_refused(partition):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @every_vector_partition
-def test_what_is_not_finite_is_refused_where_it_stands(partition, dtype):
+def test_values_that_are_not_finite_are_refused_with_their_place(partition, dtype):
     Z = clouds(0, n=20_000).astype(dtype)
     fitted = partition.clone().fit(Z[:500])
     for value in (np.nan, np.inf, -np.inf):
         Z[17_001, 0] = value
         with pytest.raises(InputError, match=f"the vector of row 17001 has {value} at 0; expected finite"):
             partition.clone().fit(Z)
-        if getattr(partition, "max_depth", 1) == 0:  # one group for all: nothing is read
+        if getattr(partition, "max_depth", 1) == 0:  # a single group: vectors are not read
             assert not fitted.assign(Z).any()
             continue
         with pytest.raises(InputError, match=f"the vector of row 17001 has {value} at 0; expected finite"):
@@ -175,7 +174,7 @@ def test_numbers_too_large_to_square_are_refused(partition):
 
 
 @every_vector_partition
-def test_awkward_vectors(partition):
+def test_difficult_vectors(partition):
     for name, Z in AWKWARD.items():
         fitted = partition.clone().fit(Z)
         groups = fitted.assign(Z)
@@ -198,7 +197,7 @@ def test_sizes_are_those_of_the_fitting_rows(partition):
 
 @given(seeds)
 def test_float32_and_float64_agree(seed):
-    """Vectors that are float32 have the same groups as themselves written in float64."""
+    """float32 vectors have the same groups after conversion to float64."""
     Z = clouds(seed).astype(np.float32)
     for partition in (KDTree(max_depth=4), KDTree(max_depth=4, axes="coordinate"), KMeans(n_groups=5)):
         narrow, wide = partition.clone().fit(Z), partition.clone().fit(Z.astype(np.float64))
@@ -208,7 +207,7 @@ def test_float32_and_float64_agree(seed):
 
 @every_vector_partition
 def test_rounding_to_float32_moves_few_rows(partition):
-    """A vector that is rounded may cross a boundary that it lies on, and otherwise stays."""
+    """Only vectors very close to a boundary change their group."""
     fitted = partition.clone().fit(clouds(0, n=500))
     new = clouds(1, n=20_000)
     assert np.mean(fitted.assign(new) != fitted.assign(new.astype(np.float32))) < 1e-3
@@ -243,7 +242,7 @@ def test_a_row_alone_has_the_group_it_has_in_a_batch(partition):
 @every_vector_partition
 def test_vectors_are_never_copied_whole(partition, dtype):
     fitted = partition.clone().fit(clouds(0, width=64))
-    Z = np.broadcast_to(clouds(1, n=1, width=64).astype(dtype), (200_000, 64))  # large to copy, small to hold
+    Z = np.broadcast_to(clouds(1, n=1, width=64).astype(dtype), (200_000, 64))
     tracemalloc.start()
     fitted._groups(Z)
     peak = tracemalloc.get_traced_memory()[1]
@@ -296,7 +295,7 @@ def test_applying_needs_numpy_alone(tmp_path):
         (Column("subject"), {"counts": (1, 2)}, "one count above 0 for each label"),
     ],
 )
-def test_what_no_fit_makes_is_refused(partition, changes, match):
+def test_states_that_no_fit_can_make_are_refused(partition, changes, match):
     fitted = partition.clone()._fit_rows(inputs(0))
     rebuilt(fitted)
     fitted.fitted_ = replace(fitted.fitted_, **changes)

@@ -1,4 +1,4 @@
-"""The kd-tree beside the paper's, retyped; and its principal axes."""
+"""The kd-tree compared with the paper's algorithm, and its principal axes."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def printed_paths(Z, depth, new):
 
 
 @given(seeds, st.integers(0, 5), st.integers(1, 4))
-def test_every_place_is_the_papers(seed, depth, width):
+def test_every_path_is_the_papers(seed, depth, width):
     Z, new = grid(seed, 1 + seed % 40, width), grid(seed + 1, 30, width) * 1.2
     paths = KDTree(max_depth=depth, axes="coordinate").fit(Z).paths(new)
     turns, exits = printed_paths(Z, depth, new)
@@ -52,7 +52,7 @@ def test_one_walk_gives_the_groups_of_every_depth(seed, depth, axes):
 
 
 def test_principal_axes_see_what_coordinates_do_not():
-    """Two clouds along a diagonal: the first principal axis tells them apart, the first coordinate hardly."""
+    """Two clouds along a diagonal: the first principal axis separates them, the first coordinate hardly."""
     rng = np.random.default_rng(0)
     cloud = rng.integers(0, 2, 2000)
     direction = np.ones(16) / 4
@@ -74,17 +74,17 @@ def test_groups_are_of_about_equal_size():
 
 @given(seeds)
 def test_principal_axes_of_turned_vectors_give_the_same_groups(seed):
-    """Principal axes turn with the vectors, up to their signs; two rows are together or not as before."""
+    """Principal axes rotate with the vectors, up to their signs; the same rows are grouped together."""
     rng = np.random.default_rng(seed)
     Z = rng.normal(size=(64, 4)) * [8.0, 4.0, 2.0, 1.0]
     turn = np.linalg.qr(rng.normal(size=(4, 4)))[0]
     one, two = (KDTree(max_depth=3).fit(vectors).assign(vectors) for vectors in (Z, Z @ turn))
-    # A median between two rows goes either way round when an axis changes its sign, so sizes are even.
+    # Even sizes: with an odd one, the median row changes sides when an axis changes its sign.
     np.testing.assert_array_equal(one[:, None] == one, two[:, None] == two)
 
 
 def test_fitting_rows_are_all_inside():
-    """Those that are bounds themselves too, in any batch."""
+    """Including rows on the bounds, in any batch."""
     for width in (3, 40, 300):
         Z = clouds(0, n=400, width=width)
         tree = KDTree(max_depth=8).fit(Z)

@@ -52,7 +52,7 @@ def test_rows_as_near_to_two_centres_take_the_first():
     together = groups.assign(Z)
     np.testing.assert_array_equal(together, [groups.assign(z[None])[0] for z in Z])
     first, last = pairs.min(axis=1), pairs.max(axis=1)
-    assert (together == first).mean() > 0.2  # at most others a third centre is nearer still
+    assert (together == first).mean() > 0.2  # elsewhere a third centre is mostly nearer
     assert not ((together == last) & (first != last)).any()
 
 

@@ -1,4 +1,4 @@
-"""Partitions as they are typed."""
+"""Partitions by name, as typed on the command line."""
 
 import pytest
 

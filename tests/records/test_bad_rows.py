@@ -6,7 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+import qacal
 from qacal import BadRows, BadRowsError, InputError, QABinning, QACalibrator, load
+from qacal.model.model_set import fit_set
 from qacal.records.files import File, refuse
 from qacal.records.reading import Reading, read
 from tests.answers import answers
@@ -16,7 +18,7 @@ FIT = ("--partition", "column:subject")
 
 
 def rows_with(*faults, count=100):
-    """Return rows, of which some have these values in place of their own."""
+    """Return rows, some of them with these values."""
     rows = [{**row, "subject": "law"} for row in answers(count)]
     for at, fault in enumerate(faults):
         rows[at] |= fault
@@ -30,19 +32,19 @@ def lines(path, rows):
 
 def test_reasons_are_counted_with_an_example_each():
     bad = BadRows()
-    rows = rows_with({"confidence": 85}, {"confidence": 70}, {"confidence": "high"}, {"correct": None}, {"answer": [1]})
+    rows = rows_with({"confidence": 85}, {"confidence": 70}, {"confidence": "high"}, {"correct": 7}, {"answer": [1]})
     assert sum(map(len, read(rows, Reading(on_fault=bad), needs_labels=True))) == 95
     assert (bad.count, bad.rows) == (5, 100)
     assert {reason.kind: reason.count for reason in bad.reasons} == {
         "confidence above 1": 2,
         "confidence in words": 1,
-        "no correct": 1,
+        "correct above 1": 1,
         "answer that is not text": 1,
     }
     assert bad.reasons[0].example.place == "row 1"
 
 
-def test_too_many_bad_rows_stop_a_fit_in_python_unless_told():
+def test_too_many_bad_rows_stop_a_fit_in_python_unless_allowed():
     rows = rows_with(*[{"confidence": 85}] * 21)
     model = QACalibrator(partition="column:subject", calibrator=QABinning(points_per_bin=20))
     with pytest.raises(BadRowsError, match=r"21 of 100 rows \(21%\)\n  21: confidence above 1, such as "):
@@ -62,12 +64,12 @@ def test_calibrate_keeps_bad_rows_with_empty_columns():
 
 
 def test_too_many_bad_rows_stop_a_command_and_are_in_the_file(tmp_path):
-    file = lines(tmp_path / "a.jsonl", rows_with(*[{"confidence": "high"}] * 30, {"correct": None}))
+    file = lines(tmp_path / "a.jsonl", rows_with(*[{"confidence": "high"}] * 30, {"correct": "?"}))
     fit = ("fit", file, "-o", tmp_path / "model", *FIT, "--skip-bad-rows", tmp_path / "bad.jsonl")
     code, _, err = run(*fit)
     assert code == 1
     assert "31 of 100 rows (31%)\n  30: confidence in words, such as" in err
-    assert "\n  1: no correct, such as" in err
+    assert "\n  1: correct in words, such as" in err
     assert "--max-bad 0.31" in err
     assert not (tmp_path / "model").exists()
     assert len((tmp_path / "bad.jsonl").read_text().splitlines()) == 31
@@ -105,12 +107,12 @@ def test_decimal_commas_are_read(tmp_path):
     for name in ("semicolons.csv", "quoted.csv"):
         (batch,) = read(tmp_path / name, needs_labels=True)
         np.testing.assert_array_equal(batch.confidence, rows["confidence"])
-    # New columns are written as the file writes its own numbers.
+    # New columns use the decimal separator of the file.
     ok("fit", tmp_path / "semicolons.csv", "-o", tmp_path / "model", *FIT)
     ok("apply", tmp_path / "model", tmp_path / "semicolons.csv", "-o", tmp_path / "out.csv")
     calibrated = pl.read_csv(tmp_path / "out.csv", separator=";", decimal_comma=True)["calibrated"]
     np.testing.assert_allclose(calibrated, load(tmp_path / "model").predict(tmp_path / "semicolons.csv"))
-    # An answer such as 1,234 says nothing about how numbers are written.
+    # An answer such as 1,234 does not decide the decimal separator.
     odd = rows.with_columns(answer=pl.lit("1,234"))
     odd.write_csv(tmp_path / "points.csv", separator=";")
     ok("apply", tmp_path / "model", tmp_path / "points.csv", "-o", tmp_path / "out.csv")
@@ -121,7 +123,7 @@ def test_decimal_commas_are_read(tmp_path):
     assert 'a decimal comma needs quotes: "0,75"' in err
 
 
-def test_commands_take_words_for_what_they_stand_for(tmp_path):
+def test_commands_take_values_for_words(tmp_path):
     rows = [{**row, "confidence": "High" if row["confidence"] > 0.8 else "low"} for row in rows_with(count=300)]
     file = lines(tmp_path / "a.jsonl", rows)
     words = ("--expression", "high=0.85", "--expression", "low=0.3")
@@ -137,7 +139,7 @@ def test_commands_take_words_for_what_they_stand_for(tmp_path):
 
 
 @pytest.mark.parametrize("lacking", [range(10), range(50, 60)])
-@pytest.mark.parametrize("column", ["confidence", "correct", "score", "model"])
+@pytest.mark.parametrize("column", ["confidence", "score", "model"])
 def test_rows_of_a_batch_without_a_column_are_bad_if_other_batches_have_it(tmp_path, monkeypatch, column, lacking):
     monkeypatch.setattr(File.batches, "__defaults__", (refuse, 10))
     rows = [{**row, "score": row["confidence"]} for row in rows_with()]
@@ -150,7 +152,7 @@ def test_rows_of_a_batch_without_a_column_are_bad_if_other_batches_have_it(tmp_p
     assert [json.loads(line)["place"] for line in bad.read_text().splitlines()] == [f"line {at + 1}" for at in lacking]
     out = ok("apply", tmp_path / "model", file, "--skip-bad-rows", bad)
     is_empty = [json.loads(line)["calibrated"] is None for line in out.splitlines()]
-    assert is_empty == [at in lacking and column != "correct" for at in range(100)]
+    assert is_empty == [at in lacking for at in range(100)]
     code, _, err = run("fit", file, "-o", tmp_path / "other", *FIT, *more)
     assert code == 1
     assert f"a.jsonl line {lacking[0] + 1}: {column} is " in err
@@ -176,13 +178,50 @@ def test_a_column_that_no_row_of_a_file_has_is_an_error_of_the_file(tmp_path, mo
     assert not (tmp_path / "bad.jsonl").exists()
 
 
-def test_a_row_without_a_label_gets_no_advice_that_only_fit_can_follow(tmp_path):
-    rows = rows_with()
-    rows[3]["correct"] = None
-    code, _, err = run("evaluate", lines(tmp_path / "a.jsonl", rows), "--skip-bad-rows", tmp_path / "bad.jsonl")
-    assert code == 0
-    assert "1: no correct, such as" in err
-    assert "--group-rows" not in err
+@pytest.mark.filterwarnings("always::qacal.QacalWarning")
+@pytest.mark.parametrize("way", ["null", "no key", "no key in a batch"])
+def test_rows_without_a_label_are_counted_and_left_out_by_every_command(tmp_path, monkeypatch, way):
+    """They are not bad rows: neither --skip-bad-rows nor --max-bad is needed, however many there are."""
+    rows = rows_with(count=400)
+    others = [{**row, "id": f"new {row['id']}", "question": f"New: {row['question']}"} for row in rows]
+    for row in [*rows[:240], *others[:240]]:
+        row["confidence"] = 85  # a row that is not used may be bad
+        row["correct"] = None
+        if way != "null":
+            del row["correct"]
+    if way == "no key in a batch":
+        monkeypatch.setattr(File.batches, "__defaults__", (refuse, 10))
+    file, other = lines(tmp_path / "a.jsonl", rows), lines(tmp_path / "b.jsonl", others)
+    model = tmp_path / "model"
+    code, _, err = run("fit", file, "-o", model, *FIT)
+    assert (code, err.count("a.jsonl: 240 of 400 rows have no label and are not used.")) == (0, 1)
+    ok("fit", lines(tmp_path / "labelled.jsonl", rows[240:]), "-o", tmp_path / "same", *FIT)
+    assert load(model).describe_groups() == load(tmp_path / "same").describe_groups()
+    for command in (
+        ("evaluate", other, "--model", model),
+        ("evaluate", other),
+        ("threshold", model, other, "--accuracy", "0.5"),
+        ("report", model, other, "-o", tmp_path / "report.html"),
+    ):
+        code, _, err = run(*command)
+        assert code == 0, err
+        assert "b.jsonl: 240 of 400 rows have no label and are not used." in err
+    none = lines(tmp_path / "none.jsonl", [{**row, "correct": None} for row in rows])
+    for command in (("fit", none, "-o", tmp_path / "other", *FIT), ("evaluate", none, "--model", model)):
+        code, _, err = run(*command)
+        assert code == 1
+        assert "none.jsonl: no row has a label (correct). Label some answers: qacal judge, or by hand." in err
+
+
+def test_rows_of_each_llm_without_a_label_are_counted():
+    rows = [{**row, "model": llm} for llm in ("one", "two") for row in rows_with(*[{"correct": None}] * 5)]
+    like = QACalibrator(partition="column:subject", calibrator=QABinning(points_per_bin=20))
+    with pytest.warns(qacal.QacalWarning) as caught:
+        fit_set(like, rows[3:], "model")
+    assert [str(one.message) for one in caught] == [
+        "model one: 2 of 97 rows have no label and are not used.",
+        "model two: 5 of 100 rows have no label and are not used.",
+    ]
 
 
 def test_apply_calibrates_rows_whose_label_is_bad(tmp_path):
@@ -222,7 +261,7 @@ def test_a_file_that_holds_no_bad_rows_is_not_overwritten_by_them(tmp_path):
     assert bad.read_text() == "my notes\n"
 
 
-def test_messages_speak_of_options_in_the_shell_and_of_both_in_python(tmp_path):
+def test_messages_name_options_in_the_shell_and_also_arguments_in_python(tmp_path):
     file = lines(tmp_path / "a.jsonl", rows_with(*[{"confidence": 85}] * 60, *[{"confidence": 90}] * 40))
     with pytest.raises(InputError, match=r"--percent \(in Python: percent=True\)\..*FILE \(in Python: on_fault"):
         list(read(file, needs_labels=True))

@@ -1,4 +1,4 @@
-"""Reading and writing rows: every format, in batches, and nothing half written."""
+"""Reading and writing rows: every format, in batches, and no partial files."""
 
 import gzip
 import io
@@ -10,12 +10,11 @@ import polars as pl
 import pytest
 
 from qacal.errors import InputError
-from qacal.records.file_options import file_options
 from qacal.records.files import File, format_of, from_stream, open_file
-from qacal.records.outputs import atomic_file
 from qacal.records.reading import read
 from qacal.records.table import as_table
-from qacal.records.writers import write_frame, writing
+from qacal.records.text_files import file_options
+from qacal.records.writers import atomic_file, write_frame, writing
 
 ROWS = [
     {
@@ -84,7 +83,7 @@ def test_any_format_to_any_other(tmp_path, source, target):
     assert [float(row["confidence"]) for row in rows] == [0.5, 1.0, 0.25]
 
 
-def test_batches_say_where_each_row_stands(tmp_path):
+def test_batches_know_the_place_of_each_row(tmp_path):
     source = written(tmp_path / "a.jsonl", '{"a":1}\n\n{"a":2}\n{"a":3}\n')
     tables = list(open_file(source).batches(batch_rows=2))
     assert [table.places.tolist() for table in tables] == [[1, 3], [4]]
@@ -93,7 +92,7 @@ def test_batches_say_where_each_row_stands(tmp_path):
     assert table.places.tolist() == [2, 4]
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
+def test_a_byte_order_mark_is_not_part_of_the_first_name(tmp_path):
     for name, text in (("a.csv", "question,c\nx,1\n"), ("a.jsonl", '{"question":"x"}\n')):
         (table,) = open_file(written(tmp_path / name, b"\xef\xbb\xbf" + text.encode())).batches()
         assert table.names[0] == "question"
@@ -108,7 +107,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
         ("[" * 100_000, "line 2: the line is not JSON"),
     ],
 )
-def test_lines_that_are_no_rows_are_named(tmp_path, line, said):
+def test_lines_that_are_not_rows_are_named(tmp_path, line, said):
     raw = line if isinstance(line, bytes) else line.encode()
     source = written(tmp_path / "a.jsonl", b'{"a":1}\n' + raw + b'\n{"a":3}\n')
     with pytest.raises(InputError, match=said):
@@ -141,7 +140,7 @@ def test_damaged_files_are_refused(tmp_path, name, content, said):
         list(open_file(written(tmp_path / name, content)).batches())
 
 
-def test_names_that_tell_no_format_are_refused(tmp_path):
+def test_names_without_a_known_format_are_refused(tmp_path):
     for name in ("answers.xlsx", "answers", "answers.parquet.gz"):
         with pytest.raises(InputError, match=r"cannot tell the format; expected a name ending in \.parquet"):
             format_of(name)
@@ -153,18 +152,18 @@ def test_names_that_tell_no_format_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv", "jsonl.gz"])
-def test_streams_are_known_by_their_first_bytes(tmp_path, kind):
+def test_the_format_of_a_stream_is_recognised_by_its_first_bytes(tmp_path, kind):
     write_frame(pl.DataFrame({"question": ["a"], "c": [1]}), tmp_path / f"a.{kind}")
     with from_stream(io.BytesIO((tmp_path / f"a.{kind}").read_bytes())) as file:
         assert file.format == kind.removesuffix(".gz")
-        for _ in range(2):  # a stream can be read once, its copy again and again
+        for _ in range(2):  # a stream can be read once, its copy several times
             (table,) = file.batches()
             assert table.names == ["question", "c"]
     with pytest.raises(InputError, match="standard input is empty"), from_stream(io.BytesIO(b"")):
         pass
 
 
-def test_outputs_appear_whole_or_not_at_all(tmp_path):
+def test_outputs_appear_completely_or_not_at_all(tmp_path):
     target = written(tmp_path / "out.jsonl", "old\n")
     with pytest.raises(TypeError), writing(target, "jsonl") as writer:
         writer.write(as_table([{"a": 1}, {(1, 2): 3}]))
@@ -176,7 +175,7 @@ def test_outputs_appear_whole_or_not_at_all(tmp_path):
     assert json.loads(target.read_text()) == {"a": 1}
 
 
-def test_a_new_file_has_the_rights_that_any_new_file_has(tmp_path):
+def test_a_new_file_has_the_usual_permissions(tmp_path):
     with atomic_file(tmp_path / "new") as path:
         path.write_text("x")
     (tmp_path / "usual").write_text("x")
@@ -218,7 +217,7 @@ def test_nan_is_null_in_json(tmp_path):
     assert [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()] == [{"a": None}, {"a": 1.0}]
 
 
-def test_names_are_no_patterns(tmp_path):
+def test_names_are_not_patterns(tmp_path):
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "a[1].parquet")
     (table,) = open_file(tmp_path / "a[1].parquet").batches()
     assert len(table) == 1
@@ -250,7 +249,7 @@ def test_a_json_list_is_read_row_by_row(tmp_path):
         (b'[{"a": 1}] 2', "there is more after its end"),
     ],
 )
-def test_json_lists_that_are_none(tmp_path, content, said):
+def test_invalid_json_lists(tmp_path, content, said):
     with pytest.raises(InputError, match=said):
         list(open_file(written(tmp_path / "a.json", content)).batches())
 
@@ -262,20 +261,20 @@ def test_no_rows_are_an_empty_list(tmp_path):
 
 
 @pytest.mark.parametrize("separator", [";", "\t", ","])
-def test_what_separates_values_is_told_by_the_header(tmp_path, separator):
+def test_the_separator_is_recognised_in_the_header(tmp_path, separator):
     text = f'question{separator}c\n"a{separator}b"{separator}1\n'
     (table,) = open_file(written(tmp_path / "a.csv", text)).batches()
     assert list(table.rows()) == [{"question": f"a{separator}b", "c": "1"}]
 
 
-def test_tabs_separate_values_in_files_that_are_called_so(tmp_path):
+def test_tsv_files_are_separated_by_tabs(tmp_path):
     with writing(tmp_path / "a.tsv", "csv") as writer:
         writer.write(as_table([{"a": "x,y", "b": 1}]))
     assert (tmp_path / "a.tsv").read_text() == "a\tb\nx,y\t1\n"
 
 
 @pytest.mark.parametrize("target", ["jsonl", "json", "parquet"])
-def test_confidences_from_csv_are_numbers_where_there_are_numbers(tmp_path, target):
+def test_confidences_from_csv_are_numbers_if_they_can_be(tmp_path, target):
     source = written(tmp_path / "a.csv", "id,confidence,correct,note\n007,0.90,1,5\n008,,0,6\n")
     copied(source, tmp_path / f"out.{target}")
     (table,) = open_file(tmp_path / f"out.{target}").batches()
@@ -303,12 +302,12 @@ def test_columns_that_are_added_keep_their_type(tmp_path):
         ("a.tsv", "note, mine, too\tc\nx\t1\n"),
     ],
 )
-def test_a_separator_is_not_told_by_what_stands_in_names(tmp_path, name, text):
+def test_commas_within_names_are_not_separators(tmp_path, name, text):
     (table,) = open_file(written(tmp_path / name, text)).batches()
     assert next(iter(table.rows()))["c"] == "1"
 
 
-def test_what_is_no_number_leaves_the_others_alone(tmp_path):
+def test_a_value_that_is_not_a_number_does_not_change_the_others(tmp_path):
     source = written(tmp_path / "a.csv", "confidence,correct\n0.5,yes\n70%,no\nNA,1\n1_0,\n")
     copied(source, tmp_path / "out.jsonl")
     (table,) = open_file(tmp_path / "out.jsonl").batches()
@@ -318,7 +317,7 @@ def test_what_is_no_number_leaves_the_others_alone(tmp_path):
 
 
 def test_damaged_parquet_is_an_error_that_names_the_file(tmp_path):
-    """With these bits flipped polars panics, which is no Exception; with others it raises its own errors."""
+    """With these bits flipped polars panics, which is not an Exception; with others it raises its own errors."""
     rows = {
         "id": [str(row) for row in range(40)],
         "confidence": [0.5] * 40,
@@ -351,7 +350,7 @@ TEXT = "question,answer,confidence,correct\n" + "Où est le café ?,à Paris,0.5
     ],
 )
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "jsonl", "json"])
-def test_another_encoding_is_named_and_read_if_told(tmp_path, encoding, said, named, kind):
+def test_another_encoding_is_named_and_read_if_declared(tmp_path, encoding, said, named, kind):
     row = {"question": "Où est le café ?", "answer": "à Paris"}
     text = TEXT if kind.startswith("csv") else (json.dumps(row, ensure_ascii=False) + "\n") * 30
     data = (json.dumps([row] * 30, ensure_ascii=False) if kind == "json" else text).encode(encoding)

@@ -1,4 +1,4 @@
-"""Children that were forked after polars had started its threads: they answer, or say why they cannot."""
+"""Processes forked after polars has started its threads: they work, or say why they cannot."""
 
 import os
 import signal
@@ -60,7 +60,7 @@ print("all is well")
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_forked_child_answers_or_says_why_not(tmp_path):
-    """In a process of its own, which is killed with its children if it waits for ever."""
+    """In a separate process, which is killed with its children if it hangs."""
     command, output = [sys.executable, "-c", CHILD], tmp_path / "output"
     with output.open("w") as said:
         parent = subprocess.Popen(command, cwd=tmp_path, stdout=said, stderr=said, start_new_session=True)

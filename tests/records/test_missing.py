@@ -1,4 +1,4 @@
-"""A missing value is missing everywhere: one definition for labels, groups, confidences, ids and people's labels."""
+"""A missing value is missing everywhere: one definition for labels, groups, confidences, ids and human labels."""
 
 from decimal import Decimal
 
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from qacal import Column, evaluate
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalWarning
 from qacal.model.evaluating import collect
 from qacal.records.columns import listed
 from qacal.records.reading import Reading, read
@@ -52,13 +52,13 @@ def test_what_is_not(value):
     assert not is_missing(value)
 
 
-def test_a_missing_label_is_no_group(gone):
+def test_a_missing_label_is_not_a_group(gone):
     assert as_grouping(["law", gone, "art"], 3).code.tolist() == [1, NO_GROUP, 0]
     assert Column("subject").fit(["law", gone, "art"]).assign(["art", gone]).tolist() == ["art", None]
     assert {group.group for group in evaluate([1, 0], [0.9, 0.8], groups=["law", gone]).groups} == {"law", None}
 
 
-def test_columns_have_none_for_it_and_texts_may_be_empty(gone):
+def test_columns_have_none_for_missing_values_and_texts_may_be_empty(gone):
     for values in (listed(["a", gone, 0.5]), column_of_any(["a", gone, 0.5], "x").tolist()):
         assert values == ["a", "" if isinstance(gone, str) else None, 0.5]
     (batch,) = read(
@@ -68,13 +68,16 @@ def test_columns_have_none_for_it_and_texts_may_be_empty(gone):
 
 
 def test_records_without_it(gone):
-    """A confidence or an id that is missing makes a bad row; an unlabelled row is one where labels are needed."""
-    for column in ("confidence", "correct", "id"):
+    """A confidence or an id that is missing makes a bad row; a row without a label is left out with a warning."""
+    for column in ("confidence", "id"):
         faults = []
         records = [*rows_with(question="Why?"), {**rows_with()[0], "question": "Why?", column: gone}]
         batches = read(records, Reading(on_fault=faults.append, max_bad=1.0), needs_labels=True, needs_text=False)
         assert sum(map(len, batches)) == 4, column
         assert [fault.kind for fault in faults] == [f"no {column}"]
+    records = [*rows_with(question="Why?"), {**rows_with()[0], "question": "Why?", "correct": gone}]
+    with pytest.warns(QacalWarning, match="records: 1 of 5 rows has no label and is not used"):
+        assert sum(map(len, read(records, needs_labels=True, needs_text=False))) == 4
 
 
 def test_a_column_to_measure_by_needs_a_value(gone):
@@ -82,7 +85,7 @@ def test_a_column_to_measure_by_needs_a_value(gone):
         collect(rows_with(subject=gone), Reading(), None, None, "subject")
 
 
-def test_people_have_not_labelled_it(gone):
+def test_a_missing_human_label_is_no_label(gone):
     assert HumanLabels("by_hand").label({"by_hand": gone}) is None
     assert question_of({"id": gone, "question": "Why?"}) == "Why?"
 

@@ -1,4 +1,4 @@
-"""Outputs: streams stay streams, links are followed, and nothing is left behind."""
+"""Outputs: streams stay streams, links are followed, and no temporary files are left."""
 
 import gzip
 import json
@@ -16,16 +16,16 @@ import typer
 
 from qacal.cli.options import require_apart
 from qacal.errors import InputError
-from qacal.records.file_options import file_options
 from qacal.records.files import open_file
-from qacal.records.outputs import atomic_file
-from qacal.records.writers import write_frame, write_objects
+from qacal.records.table import as_table
+from qacal.records.text_files import file_options
+from qacal.records.writers import atomic_file, write_frame, write_objects, writing
 from tests.cli.test_cli import run
 
 ROWS = [{"question": "2+2?", "answer": "4", "confidence": 0.9, "correct": 1}]
 
 
-def test_what_is_no_regular_file_is_written_to_as_a_stream(tmp_path):
+def test_other_than_regular_files_are_written_to_as_streams(tmp_path):
     """Renaming a temporary file over a device would replace it; a pipe stands in for it here."""
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)
@@ -40,7 +40,7 @@ def test_what_is_no_regular_file_is_written_to_as_a_stream(tmp_path):
 
 
 @pytest.mark.parametrize("source", ["jsonl", "csv"])
-def test_a_stream_whose_name_tells_no_format_has_that_of_the_input(tmp_path, source):
+def test_a_stream_without_a_format_in_its_name_has_that_of_the_input(tmp_path, source):
     write_frame(pl.DataFrame(ROWS), tmp_path / f"in.{source}")
     os.mkfifo(tmp_path / "pipe")
     got = []
@@ -72,7 +72,7 @@ def test_a_stream_may_be_named_twice(tmp_path):
         require_apart(tmp_path / "in.csv", tmp_path / "pipe", tmp_path / "in.csv")
 
 
-def test_a_file_whose_name_tells_no_format_is_refused(tmp_path):
+def test_a_file_without_a_format_in_its_name_is_refused(tmp_path):
     write_frame(pl.DataFrame(ROWS), tmp_path / "in.csv")
     assert "cannot tell the format" in run("embed", tmp_path / "in.csv", "-o", tmp_path / "out")[2]
 
@@ -106,7 +106,7 @@ def test_a_link_is_followed(tmp_path, name):
 def test_standard_output_that_is_a_file_is_not_replaced(tmp_path):
     """With > out.txt, /dev/stdout is that file."""
     code = (
-        "from qacal.records.outputs import atomic_file\n"
+        "from qacal.records.writers import atomic_file\n"
         "with atomic_file('/dev/stdout') as path: path.write_text('page')"
     )
     with (tmp_path / "out.txt").open("wb") as out:
@@ -115,12 +115,12 @@ def test_standard_output_that_is_a_file_is_not_replaced(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["/dev/stderr", "/dev/fd/2", "/proc/self/fd/2", "/dev/../dev/stderr", "link"])
-def test_the_file_behind_a_descriptor_keeps_what_it_holds(tmp_path, name):
-    """With 2>> run.log, /dev/stderr is that file; it was emptied, and a link to it was replaced."""
+def test_the_file_behind_a_descriptor_keeps_its_content(tmp_path, name):
+    """With 2>> run.log, /dev/stderr is that file; once it was emptied, and a link to it was replaced."""
     (tmp_path / "link").symlink_to("/dev/stderr")
     (tmp_path / "run.log").write_text("old\n")
     code = (
-        "import sys\nfrom qacal.records.outputs import atomic_file\nprint('said', file=sys.stderr)\n"
+        "import sys\nfrom qacal.records.writers import atomic_file\nprint('said', file=sys.stderr)\n"
         f"with atomic_file({name!r}) as path: path.write_text('written\\n')\nprint('more', file=sys.stderr)"
     )
     with (tmp_path / "run.log").open("ab") as log:
@@ -128,7 +128,7 @@ def test_the_file_behind_a_descriptor_keeps_what_it_holds(tmp_path, name):
     assert (tmp_path / "run.log").read_text() == "old\nsaid\nwritten\nmore\n"
 
 
-def test_a_descriptor_is_written_to_where_it_stands(tmp_path):
+def test_a_descriptor_is_written_to_at_its_position(tmp_path):
     with (tmp_path / "a.txt").open("wb", buffering=0) as file:
         file.write(b"before ")
         with atomic_file(f"/dev/fd/{file.fileno()}") as path:
@@ -137,7 +137,7 @@ def test_a_descriptor_is_written_to_where_it_stands(tmp_path):
     assert (tmp_path / "a.txt").read_text() == "before ours after"
 
 
-def test_the_file_behind_a_descriptor_of_another_process_is_added_to(tmp_path):
+def test_the_file_behind_a_descriptor_of_another_process_is_appended_to(tmp_path):
     (tmp_path / "a.txt").write_text("old ")
     with (
         (tmp_path / "a.txt").open("ab") as file,
@@ -190,8 +190,8 @@ def test_damaged_gzip_says_so(tmp_path, kind, damage):
         list(open_file(path).batches(lambda fault: None))
 
 
-def test_what_unpacks_to_far_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("qacal.records.file_options._UNPACKED", 100_000)
+def test_files_that_decompress_to_far_too_much_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("qacal.records.text_files._UNPACKED", 100_000)
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"question": "' + b"a" * 3_000_000 + b'"}\n'))
     with pytest.raises(InputError, match=r"unpacks to more than .* allow more: qacal --max-unpacked-gb GB"):
@@ -201,7 +201,7 @@ def test_what_unpacks_to_far_too_much_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run("check", "a.jsonl.gz")[0] == 1
     assert "unpacks to more than" in run("evaluate", "a.jsonl.gz")[2]
-    assert "has no column 'confidence'" in run("--max-unpacked-gb", "1", "evaluate", "a.jsonl.gz")[2]
+    assert "has no column 'correct'" in run("--max-unpacked-gb", "1", "evaluate", "a.jsonl.gz")[2]
 
 
 LARGE = "a" * 2000
@@ -227,7 +227,7 @@ def test_a_row_that_is_too_large_is_refused_before_it_is_read(tmp_path, name, te
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "json", "csv"])
-def test_batches_of_large_rows_have_fewer_of_them(tmp_path, kind):
+def test_batches_have_fewer_rows_if_rows_are_large(tmp_path, kind):
     rows = [{"question": f"{n} {'a' * 80}"} for n in range(12)]
     write_objects(rows, tmp_path / f"a.{kind}", "rows")
     with file_options(max_row_mb=0.001):
@@ -254,7 +254,7 @@ def test_what_a_killed_run_left_is_removed_after_a_week(tmp_path):
     assert len(left) == 2
     write_frame(pl.DataFrame(ROWS), tmp_path / "a.parquet")
     assert all(path.exists() for path in left)
-    # Names that are nearly ours stay.
+    # Files with similar names stay.
     others = [tmp_path / name for name in (".a.parquet.notes.qacal-tmp", ".b.parquet.notes_01.qacal-tmp", "notes.txt")]
     for path in others:
         path.write_text("keep")
@@ -270,8 +270,8 @@ def test_what_a_killed_run_left_is_removed_after_a_week(tmp_path):
     assert sorted(tmp_path.iterdir()) == sorted([*others, tmp_path / "a.parquet"])
 
 
-def test_windows_is_given_no_open_file_to_rename_and_is_tried_again(tmp_path, monkeypatch):
-    """Windows renames no file that is open; this stands in for it, and somebody reads the old file for a moment."""
+def test_files_are_closed_before_renaming_and_renaming_is_retried(tmp_path, monkeypatch):
+    """Windows cannot rename open files; this imitates it while another process reads the old file for a moment."""
 
     class Windows:
         name = "nt"
@@ -298,7 +298,7 @@ def test_windows_is_given_no_open_file_to_rename_and_is_tried_again(tmp_path, mo
 @pytest.mark.parametrize(
     "arguments", [("--help",), ("fit", "--help"), ("plan",), ("plan", "--json"), ("apply", "--help")]
 )
-def test_a_pipe_that_is_closed_is_no_error(arguments):
+def test_a_closed_pipe_is_not_an_error(arguments):
     read, write = os.pipe()
     os.close(read)
     code = "from qacal.cli.main import main\nmain()"
@@ -311,12 +311,26 @@ def test_a_pipe_that_is_closed_is_no_error(arguments):
 
 def test_a_hangup_unwinds(tmp_path):
     code = (
-        "import os, signal, sys\nfrom qacal.cli import main\nfrom qacal.records.outputs import atomic_file\n"
+        "import os, signal, sys\nfrom qacal.cli import main\nfrom qacal.records.writers import atomic_file\n"
         "out = sys.argv[1]\n"
-        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # whoever runs the tests may ignore it, as nohup does
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # the signal may be ignored here, as under nohup
         "def run():\n    with atomic_file(out) as path:\n        os.kill(os.getpid(), signal.SIGHUP)\n"
         "main.app.command('wait')(run)\nsys.argv = ['qacal', 'wait']\nmain.main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.txt"], capture_output=True, check=False)
     assert done.returncode == 128 + signal.SIGHUP, done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_csv_refuses_a_column_that_its_first_rows_lack(tmp_path):
+    with writing(tmp_path / "rows.csv", "csv") as writer:
+        writer.write(as_table([{"question": "a"}], "new"))
+        with pytest.raises(InputError, match=r"new: a row has columns that the first rows lack: later\."):
+            writer.write(as_table([{"question": "b", "later": 1}], "new"))
+
+
+def test_csv_has_an_empty_cell_where_a_row_lacks_a_column(tmp_path):
+    with writing(tmp_path / "rows.csv", "csv") as writer:
+        writer.write(as_table([{"question": "a", "note": None}, {"question": "b", "list": [1, 0.5]}], "new"))
+        writer.write(as_table([{"question": "c", "list": 0.1}], "new"))
+    assert (tmp_path / "rows.csv").read_text() == 'question,note,list\na,,\nb,,"[1, 0.5]"\nc,,0.1\n'

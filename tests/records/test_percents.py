@@ -1,4 +1,4 @@
-"""Percents that may be none."""
+"""Confidences declared as percents that look like something else."""
 
 import pytest
 
@@ -20,22 +20,22 @@ def test_fractions_among_percents_are_refused():
     counted(*[0.8] * 50, *[0.0] * 25, *[0.01] * 25).require()
 
 
-def test_fractions_are_no_percents():
+def test_fractions_are_not_percents():
     with pytest.raises(InputError, match=r"no confidence is above 0\.9"):
         counted(*[0.009] * 20).require()
     counted(*[0.009] * 19).require()
     Percents().require()
 
 
-def test_grades_are_no_percents():
+def test_grades_are_not_percents():
     with pytest.raises(InputError, match=r"no confidence is above 9, as on a scale from 0 to 10 .*leave out --percent"):
         counted(*[0.02, 0.05, 0.09] * 7).require()
     counted(*[0.02, 0.05, 0.09] * 7, 0.11).require()
     counted(*[0.09] * 19).require()
-    counted(*[0.09] * 30).require(is_assumed=True)  # the fit had percents, and these may be the least of them
+    counted(*[0.09] * 30).require(is_assumed=True)  # the fit had percents, and these may be the smallest ones
 
 
-def test_a_one_that_nobody_called_a_percent_is_refused():
+def test_a_one_without_a_declared_scale_is_refused():
     with pytest.raises(InputError, match=r"fitted on percents, and no confidence here is above 1\..*percent=False"):
         counted(0.0, 0.01).require(is_assumed=True)
     counted(0.0).require(is_assumed=True)
@@ -55,7 +55,7 @@ def test_calibrate_does_not_guess_the_scale_of_a_one():
 
 
 def test_rows_whose_confidences_are_not_needed_are_not_checked_for_percents():
-    """Rows for groups alone may lack confidences; they were taken for zeros, and so for fractions."""
+    """Rows for groups alone may lack confidences; once they were read as zeros, and so as fractions."""
     rows = [{"question": f"Q {number}?", "answer": "A"} for number in range(30)]
     (batch,) = read(rows, Reading(percent=True), needs_labels=False, needs_confidence=False)
     assert len(batch) == 30

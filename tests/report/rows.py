@@ -1,4 +1,4 @@
-"""Rows and models for the tests of the report: made, small, and where it matters hostile."""
+"""Generated rows and models for the tests of the report, some of them with hostile texts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def model(kind: str = "bins") -> QACalibrator:
 
 @cache
 def content(kind: str = "bins", n: int = 1500, threshold: float | None = 0.6):
-    """Return what a report shows of it, on other rows."""
+    """Return the content of a report about it, on other rows."""
     return read_contents(model(kind), answers(n, seed=1), threshold=threshold)[""]
 
 

@@ -1,4 +1,4 @@
-"""The page as a browser shows it: no wider than a phone, dark where the reader wants dark, and whole on paper."""
+"""The page in a browser: it fits a phone, follows dark mode, and prints completely."""
 
 import re
 import shutil
@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="needs Chromium: apt-get install chromium"),
 ]
 
-# A headless window is never as narrow as a phone; a frame in it is. The page forbids scripts, so its frame measures it.
+# A headless window is wider than a phone, so the page is in a frame. It forbids scripts, so the parent measures it.
 _FRAME = """<!DOCTYPE html><html><body>
 <iframe style="width: {width}px; height: 900px; border: 0" srcdoc="{page}"></iframe>{measure}</body></html>"""
 _MEASURE = """<script>
@@ -74,7 +74,7 @@ def test_figures_can_be_read_on_a_phone(pages):
 
 
 @pytest.mark.parametrize(("scheme", "is_dark"), [(0, True), (1, False)])
-def test_the_page_is_as_dark_as_the_reader_wants_it(pages, tmp_path, scheme, is_dark):
+def test_the_page_follows_the_readers_colour_scheme(pages, tmp_path, scheme, is_dark):
     from PIL import Image
 
     shot = tmp_path / "shot.png"

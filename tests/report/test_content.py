@@ -1,4 +1,4 @@
-"""What the report shows are the numbers of the metrics, and its bins those of the fit."""
+"""The report shows the numbers of the metrics and the bins of the fit."""
 
 import re
 
@@ -49,21 +49,21 @@ def few():
     return [row | {"topic": "chess", "confidence": 1.0, "correct": 0} for row in rows]
 
 
-def test_pooled_is_the_map_of_all_rows():
+def test_pooled_uses_the_map_of_all_rows():
     gathered = gather(model(), answers(200, seed=1))[""]
     scores = gathered.scores()
     np.testing.assert_array_equal(scores["pooled"], model().calibrator_.predict(scores["stated"]))
     assert list(content("pooled").evaluation.by_score) == ["stated", "calibrated"]
 
 
-def test_curves_promise_nothing_and_say_so():
+def test_curves_have_no_guarantee_and_say_so():
     found = content("curves")
     assert found.promise is None
     assert found.realised is None
     assert found.why_not.startswith("HierarchicalScaling answers without bins")
 
 
-def test_without_groups_all_rows_read_the_only_map():
+def test_without_groups_all_rows_use_the_only_map():
     found = content("pooled")
     assert found.groups == ()
     assert found.evaluation.grouped_by is None
@@ -106,7 +106,7 @@ def test_what_cannot_be_reported_is_refused():
     right = [row | {"correct": 1} for row in answers(50, seed=1)]
     with pytest.raises(InputError, match="all 50 rows are correct"):
         read_contents(model(), right)
-    with pytest.raises(InputError, match="correct is missing"):
+    with pytest.raises(InputError, match="no row has a label"):
         read_contents(model(), [{**right[0], "correct": None}])
     with pytest.raises(InputError, match=r"threshold is 80"):
         read_contents(model(), answers(50, seed=1), threshold=80)
@@ -129,18 +129,18 @@ def test_few_rows_make_no_verdict():
     apart = [row | {"topic": str(at)} for at, row in enumerate(rows)]
     within = "Within each topic, there are too few rows to measure an error."
     assert within in in_short(read_contents(model(), apart, groups="topic")[""])
-    # Far off is far off, also on few rows.
+    # A large error is reported even on few rows.
     wrong = [row | {"confidence": 0.99, "correct": int(at < 3)} for at, row in enumerate(answers(40, seed=1))]
     assert "points too high" in " ".join(in_short(read_contents(model(), wrong)[""]))
 
 
-def test_no_text_leaves_the_rows_if_none_is_asked_for():
+def test_no_text_is_shown_unless_wanted():
     found = read_contents(model(), answers(200, seed=1), examples=0)[""]
     assert all(group.words == () and group.examples == () for group in found.groups)
     assert not found.has_texts
 
 
-def test_the_sentences_are_those_of_the_rows():
+def test_the_sentences_match_the_rows():
     said = " ".join(in_short(content()))
     assert "Over 1,500 answers the LLM stated 82% on average" in said
     assert "Typical error within each topic, without noise: the stated confidence is off by" in said
@@ -162,14 +162,14 @@ def row_of(table, name):
     return next(row for row in table.cells if row[0].note.startswith(name))
 
 
-def test_what_cannot_be_told_from_the_best_is_marked_too():
+def test_methods_as_good_as_the_best_within_noise_are_marked_too():
     table = headline_table(content())
     within = row_of(table, "calibration error within groups")
     assert [cell.is_best for cell in within[1:]] == [False, False, True]
     assert not any(cell.is_best for cell in row_of(table, "AUAC"))
 
 
-def test_plain_words_stand_before_technical_names():
+def test_plain_words_come_before_technical_names():
     table = headline_table(content())
     technical = ("plug-in", "Brier", "log loss", "AURC", "AUAC", "sharpness", "debiased", "pooled map")
     first = " ".join([*table.header, *(row[0].text for row in table.cells)])
@@ -181,7 +181,7 @@ def test_plain_words_stand_before_technical_names():
     assert facts["Corrected by"].detail == "QABinning(points_per_bin=60)"
 
 
-def test_a_score_says_what_it_reads_before_how_it_did():
+def test_a_score_lists_its_inputs_before_its_results():
     rows = [row | {"tokens": row["confidence"] / 2} for row in answers(400)]
     learned = QACalibrator(learned_score=LearnedScore(confidences=["tokens"])).fit(rows)
     new = [row | {"tokens": row["confidence"] / 2} for row in answers(200, seed=1)]
@@ -192,7 +192,7 @@ def test_a_score_says_what_it_reads_before_how_it_did():
     assert f"{learned.learned_score_.chosen} " in fact.detail
 
 
-def test_an_error_that_is_not_seen_is_no_zero():
+def test_an_error_within_noise_is_not_shown_as_zero():
     calm = read_contents(model(), answers(200, seed=1))[""]
     errors = row_of(headline_table(calm), "calibration error without noise")
     assert calm.evaluation.by_score["calibrated"].error.debiased < 0

@@ -1,4 +1,4 @@
-"""The page of an experiment: every block with its tables, and figures of a model that the run could have chosen."""
+"""The page of an experiment: tables of every block, and figures of a model with settings that the run chose."""
 
 import polars as pl
 import pytest

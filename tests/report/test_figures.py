@@ -1,4 +1,4 @@
-"""Every figure, on every kind of rows: it draws where it is told to, and says in words what is to be seen."""
+"""Every figure on every kind of rows: it draws on the given axes, and has a text alternative."""
 
 import io
 import re
@@ -62,7 +62,7 @@ def test_every_figure_draws_every_kind_of_rows(figure):
 @pytest.mark.parametrize("rows", ROWS if FULL else ["one row", "300 rows"])
 @pytest.mark.parametrize("figure", [one for one in FIGURES if one is not small_reliability_diagram])
 def test_the_key_covers_nothing(figure, rows):
-    """It stands under the axes, clear of their numbers and names, and within the figure."""
+    """It is below the axes and their labels, and within the figure."""
     ax = figure(ROWS[rows])
     ax.figure.draw_without_rendering()
     key, whole = ax.get_legend().get_window_extent(), ax.figure.bbox
@@ -103,7 +103,7 @@ def test_figures_leave_matplotlib_as_it_was():
     assert dict(matplotlib.rcParams) == before
 
 
-def test_a_title_says_what_the_rows_say():
+def test_titles_match_the_rows():
     said = Tally.of([0.9] * 1000, [1] * 500 + [0] * 500)
     assert reliability_diagram(said).get_title(loc="left") == "Stated confidence is off by 40 points"
     even = {"stated": said, "calibrated": Tally.of([0.5] * 1000, [1] * 500 + [0] * 500)}
@@ -114,7 +114,7 @@ def test_a_title_says_what_the_rows_say():
     assert risk_coverage_plot(even).get_title(loc="left").startswith("The ranking is about the same: error rate 50%")
 
 
-def test_of_equal_confidences_the_wrong_ones_come_evenly():
+def test_wrong_answers_are_spread_evenly_over_ties():
     """Half of the rows at 0.9, all right; half at 0.5, all wrong: answering 3/4 of them, 1/3 is wrong."""
     ax = risk_coverage_plot(Tally.of([0.9] * 500 + [0.5] * 500, [1] * 500 + [0] * 500))
     coverage, risk = ax.lines[0].get_data()
@@ -123,7 +123,7 @@ def test_of_equal_confidences_the_wrong_ones_come_evenly():
 
 def test_a_threshold_is_marked_on_every_score():
     ax = threshold_plot(scored(500), threshold=0.6)
-    assert [line.get_xdata()[0] for line in ax.lines].count(0.6) == 1 + 1  # the line, and stated: none else reaches it
+    assert [line.get_xdata()[0] for line in ax.lines].count(0.6) == 1 + 1  # the line, and one mark: stated
     assert len(risk_coverage_plot(scored(500), threshold=0.4).lines) == 3 + 3
 
 
@@ -143,8 +143,8 @@ def test_a_million_rows_are_few_marks():
     assert sum(len(line.get_xdata()) for line in risk_coverage_plot(many).lines) < 1000
 
 
-def test_the_promise_is_drawn_with_what_chance_explains():
-    """Two bins of which half is right, each certified with 2,000 rows, and 100 new rows in each."""
+def test_the_guarantee_is_drawn_with_what_chance_explains():
+    """Two bins with an accuracy of 0.5, each certified on 2,000 rows and tested on 100 new ones."""
     score = np.repeat([0.25, 0.75], 2000)
     model = StepBinning(step=0.5).fit(score, np.tile([0.0, 1.0], 2000))
     bins = model.maps_.bins_of(model._checked_rows(score[::20], None, None))
@@ -169,7 +169,7 @@ def scatter_of(stated, calibrated):
 
 @pytest.mark.parametrize("slope", [3.59, 1.0, -2.5, 0.0])
 def test_the_regression_line_has_the_slope_that_the_key_names(slope):
-    """Stated confidences from 0 to 1, so that a steep line leaves the square; it is cut, and not bent."""
+    """Confidences from 0 to 1: a steep line leaves the square; it is cut and keeps its slope."""
     stated = np.append(np.linspace(0.4, 0.6, 199), [0.0, 1.0])
     ax = scatter_of(stated, np.clip(0.5 + slope * (stated - 0.5), 0, 1))
     line = next(line for line in ax.lines if line.get_label().startswith("calibrated"))
@@ -180,7 +180,7 @@ def test_the_regression_line_has_the_slope_that_the_key_names(slope):
     assert y.max() <= 1
 
 
-def test_marks_stand_where_their_rows_are_and_their_areas_are_of_one_scale():
+def test_marks_are_at_the_means_of_their_rows_with_areas_on_one_scale():
     pairs = {"pooled": scored(900).pairs()["calibrated"], "calibrated": scored(100).pairs()["calibrated"]}
     ax = recalibration_scatter(pairs)
     marks = [line for line in ax.lines if line.get_linestyle() == "None"]

@@ -1,4 +1,4 @@
-"""The page: whole, safe, its own, and the same every time."""
+"""The page: valid, safe, self-contained and reproducible."""
 
 import re
 from html.parser import HTMLParser
@@ -16,7 +16,7 @@ VOID = {"meta", "br", "img", "link", "hr", "input"}
 
 
 class Reader(HTMLParser):
-    """Follows a page's tags; what is left open or closed twice is an error."""
+    """Checks that a page's tags are closed exactly once."""
 
     def __init__(self, page):
         super().__init__()
@@ -81,7 +81,7 @@ def test_it_loads_nothing(page):
     assert "default-src 'none'" in page
 
 
-def test_every_figure_is_said_in_words(page):
+def test_every_figure_has_a_text_alternative(page):
     found = svgs(page)
     assert len(found) == 6 + 4 + 5 + 4
     for svg in found:
@@ -163,14 +163,14 @@ def test_the_file_stays_small():
     Reader(page)
 
 
-def test_curves_leave_out_what_they_do_not_promise(page):
+def test_pages_of_curves_have_no_section_on_guarantees(page):
     bins, curves = articles(page)
     assert "answers without bins, so it has no intervals to test" in curves
     assert "The guarantee: every range of confidences" in bins
     assert "The guarantee: every range of confidences" not in curves
 
 
-def test_the_words_are_explained_at_its_end_and_in_the_docs(page):
+def test_the_glossary_is_on_the_page_and_in_the_docs(page):
     end = page[page.index('<details class="glossary">') :]
     docs = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
     words = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", end)

@@ -1,4 +1,4 @@
-"""The report's answer to "was the promise kept?": from which rows it comes, and what it says."""
+"""Whether the guarantee held on the report's rows: which rows are used, and the sentences."""
 
 import re
 from dataclasses import replace
@@ -14,7 +14,7 @@ from tests.answers import answers
 from tests.report.rows import content, model, uneven
 
 
-def test_a_groups_bins_are_held_against_its_rows():
+def test_a_groups_bins_are_tested_on_its_rows():
     assert isinstance(model().calibrator_.maps_, BinMaps)
     rows = answers(1500, seed=1)
     evidence = model()._evidence_of_arrays([row["confidence"] for row in rows], groups=[row["topic"] for row in rows])
@@ -31,7 +31,7 @@ def test_a_groups_bins_are_held_against_its_rows():
     assert not realised.is_broken.any()
 
 
-def test_an_ancestors_bins_are_held_against_all_rows_below_it():
+def test_an_ancestors_bins_are_tested_on_all_rows_below_it():
     rows = answers(1200)
     tree = QACalibrator(partition="bisecting:3", calibrator=QABinning(points_per_bin=100)).fit(rows)
     found = read_contents(tree, answers(500, seed=1))[""]
@@ -52,7 +52,7 @@ def test_the_papers_algorithm_counts_its_edge_rows():
     assert found.realised.answered.sum() == 300
 
 
-def test_a_broken_promise_is_seen():
+def test_a_broken_guarantee_is_detected():
     maps = model().calibrator_.maps_
     bins = np.repeat(np.arange(len(maps.value)), 200)
     found = realised_errors(maps, bins, bins[:, None], (maps.value[bins] > 0.5) * 1.0)
@@ -62,13 +62,13 @@ def test_a_broken_promise_is_seen():
 
 
 def shared_map():
-    """Return a model whose groups are all too small for a map of their own, as a model's as it comes often are."""
+    """Return a model whose groups are all too small for their own map, as is usual with the defaults."""
     steps = StepBinning(rows_per_map=10_000, step=0.1)
     return QACalibrator(partition="bisecting:3", calibrator=steps).fit(answers(1000))
 
 
 @pytest.mark.usefixtures("undrawn_unless_full")
-def test_groups_that_share_one_map_get_an_answer_too():
+def test_groups_that_share_one_map_get_a_verdict_too():
     found = read_contents(shared_map(), answers(800, seed=1))[""]
     verdict = verdict_of(found)
     assert set(found.realised.group) == {None}
@@ -78,7 +78,7 @@ def test_groups_that_share_one_map_get_an_answer_too():
     assert any(sentence.endswith("hold? Yes, as far as these rows can tell.") for sentence in in_short(found))
 
 
-def test_harder_questions_break_it_and_the_worst_is_named():
+def test_harder_questions_break_the_guarantee_and_the_worst_bin_is_named():
     rows = [row | {"correct": row["correct"] and number % 2} for number, row in enumerate(answers(1500, seed=1))]
     with pytest.warns(QacalWarning, match="do not separate correct from wrong"):
         found = read_contents(model(), rows)[""]
@@ -91,7 +91,7 @@ def test_harder_questions_break_it_and_the_worst_is_named():
     assert "One fit in 10 may fail by chance" in verdict.reasons
 
 
-def test_few_rows_are_said_to_be_few():
+def test_few_rows_are_reported_as_few():
     unsure = [row for row in answers(24, seed=1) if row["topic"] in ("medicine", "cooking")]
     found = read_contents(model(), unsure)[""]
     assert verdict_of(found).answer == "Too few rows to tell."
@@ -109,8 +109,8 @@ def test_few_rows_are_said_to_be_few():
         (4, 4, "no bin has more than 4 rows."),
     ],
 )
-def test_one_bin_is_said_in_the_singular(rows, right, said):
-    """Half of 20,000 rows were right in the fit, so that the interval is narrow."""
+def test_one_bin_is_in_the_singular(rows, right, said):
+    """Half of 20,000 rows were correct in the fit, so the interval is narrow."""
     steps = StepBinning().fit(np.full(20_000, 0.8), np.tile([0.0, 1.0], 10_000))
     bins = steps.maps_.bins_of(steps._checked_rows(np.full(rows, 0.8), None, None))
     found = realised_errors(steps.maps_, bins, bins[:, None], np.repeat([1.0, 0.0], [right, rows - right]))
@@ -127,7 +127,7 @@ def test_intervals_without_rows_are_counted_as_not_tested():
 
 
 @pytest.mark.filterwarnings("ignore:.*exact copies of earlier rows:qacal.QacalWarning")
-def test_of_a_question_asked_often_one_row_counts():
+def test_one_row_of_each_question_counts():
     rows = answers(300, seed=1)
     found = read_contents(model(), [row for row in rows for _ in range(5)])[""]
     assert found.realised.left_out == 1200
@@ -136,8 +136,8 @@ def test_of_a_question_asked_often_one_row_counts():
 
 
 @pytest.mark.filterwarnings("ignore::qacal.RepeatedQuestionsWarning")
-def test_questions_with_more_rows_than_others_cannot_tell():
-    """Rows of the same kind as the fit's, easy questions ten times each: over questions fewer are right."""
+def test_no_verdict_if_some_questions_have_more_rows_than_others():
+    """Easy questions have ten rows each, as in the fit, so the accuracy over questions is lower than over rows."""
     fitted = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=100))
     with pytest.warns(QacalWarning, match="exact copies of earlier rows"):
         fitted.fit(uneven(800, seed=0))
@@ -148,7 +148,7 @@ def test_questions_with_more_rows_than_others_cannot_tell():
 
 
 @pytest.mark.usefixtures("undrawn_unless_full")
-def test_rows_that_cannot_tell_are_not_asked():
+def test_rows_that_cannot_test_the_guarantee_are_not_used():
     part = read_contents(model(), answers(400, seed=1), by="topic")["cooking"]
     assert part.realised is None
     assert verdict_of(part).answer == "These rows cannot tell."
@@ -164,7 +164,7 @@ def without(rows, *names):
     return [{name: value for name, value in row.items() if name not in names} for row in rows]
 
 
-def test_questions_of_the_fit_are_told_by_their_text_too():
+def test_questions_of_the_fit_are_recognised_by_their_text_too():
     rows = answers(1000)
     fitted = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=60)).fit(without(rows, "id"))
     with pytest.warns(QacalWarning, match="the model was fitted on some of these questions"):
@@ -177,7 +177,7 @@ def test_questions_of_the_fit_are_told_by_their_text_too():
 
 
 @pytest.mark.parametrize(("fitted_on", "shown"), [((), ("id", "question")), (("id", "question"), ())])
-def test_rows_without_a_name_may_be_those_of_the_fit(fitted_on, shown):
+def test_rows_without_id_and_question_may_be_those_of_the_fit(fitted_on, shown):
     fitted = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=60))
     fitted.fit(without(answers(1000), *fitted_on))
     found = read_contents(fitted, without(answers(1000), *shown))[""]
@@ -187,6 +187,6 @@ def test_rows_without_a_name_may_be_those_of_the_fit(fitted_on, shown):
     assert facts["Warning"].startswith("the model may have been fitted on some of these rows")
 
 
-def test_nothing_promised_has_no_verdict():
+def test_without_a_guarantee_there_is_no_verdict():
     assert verdict_of(content("curves")) is None
     assert not [sentence for sentence in in_short(content("curves")) if "promised" in sentence]

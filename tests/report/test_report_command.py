@@ -19,7 +19,7 @@ def folder(tmp_path_factory):
     return path
 
 
-def test_it_writes_one_file_and_says_where(folder, tmp_path):
+def test_it_writes_one_file_and_prints_its_path(folder, tmp_path):
     out = tmp_path / "report.html"
     command = (
         "report",
@@ -82,7 +82,7 @@ def test_refusals_leave_no_file(folder, tmp_path):
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.filterwarnings("always::qacal.QacalWarning")
-def test_rows_of_the_fit_are_told(folder, tmp_path):
+def test_rows_of_the_fit_are_reported(folder, tmp_path):
     pl.DataFrame(answers(300)).write_parquet(tmp_path / "fitted.parquet")
     code, _, err = run("report", folder / "model", tmp_path / "fitted.parquet", "-o", tmp_path / "r.html")
     assert code == 0

@@ -1,4 +1,4 @@
-"""SVG for a page: what matplotlib writes, without what would hurt there."""
+"""SVG for a page: matplotlib's output without parts that are unsafe or unnecessary there."""
 
 import re
 import threading

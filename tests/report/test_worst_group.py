@@ -1,4 +1,4 @@
-"""The group that the calibrated confidence is worst about is named if chance does not explain it, and only then."""
+"""The group with the largest error is named if chance does not explain the error, and only then."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_rows_without_a_group_can_be_the_worst():
     )
 
 
-def test_none_is_named_where_chance_explains_all():
+def test_no_group_is_named_if_chance_explains_all_errors():
     assert not any(group.is_off for group in content().groups)
     assert "No group is off by more than 5 points beyond chance (4 groups)." in in_short(content())
     few = read_contents(model(), answers(100, seed=1))[""]
@@ -55,7 +55,7 @@ def test_no_group_is_judged_where_some_questions_have_more_rows():
 
 
 def named(rng, is_corrected=True, gap=0.0):
-    """Return which of 40 groups of 25 answers are named; claims are right but in the first, where they are too high."""
+    """Return which of 40 groups of 25 answers are named; only the first is overconfident."""
     groups, claimed = np.repeat(np.arange(40), 25), rng.uniform(0.4, 0.6, 1000)
     right = (rng.random(1000) < np.clip(claimed - gap * (groups == 0), 0, 1)).astype(float)
     rows, correct, total = (np.bincount(groups, column) for column in (np.ones(1000), right, claimed))

@@ -8,7 +8,7 @@ from qacal.tally.tally import Tally
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["left", "right"]))
-def test_searching_many_stretches_is_searchsorted_in_each(seed, side):
+def test_searching_many_segments_is_searchsorted_in_each(seed, side):
     rng = np.random.default_rng(seed)
     stretches = [np.sort(rng.choice(np.linspace(0, 1, 7), rng.integers(0, 9))) for _ in range(rng.integers(1, 6))]
     ordered = np.append(np.concatenate(stretches), 0.5)
@@ -22,7 +22,7 @@ def test_searching_many_stretches_is_searchsorted_in_each(seed, side):
     np.testing.assert_array_equal(search_within(ordered, values, starts[of], ends[of], side), expected)
 
 
-def test_portions_do_not_show():
+def test_chunks_do_not_matter():
     rng = np.random.default_rng(0)
     values = rng.random(100_000)
     edges = np.sort(rng.random(999))
@@ -30,7 +30,7 @@ def test_portions_do_not_show():
     np.testing.assert_array_equal(search_within(edges, values, zeros, zeros + 999), np.searchsorted(edges, values))
 
 
-def test_directories_small_and_large_agree():
+def test_small_and_large_indexes_agree():
     codes = np.array([0, 3, 5])
     asked = np.array([-1, 0, 1, 3, 5, 6, 2**40])
     np.testing.assert_array_equal(GroupIndex(codes, np.array([1, 2, 3])).find(asked), [0, 1, 0, 2, 3, 0, 0])
@@ -41,7 +41,7 @@ def test_directories_small_and_large_agree():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12))
-def test_bins_hold_enough_and_never_split_a_value(seed, b):
+def test_bins_have_enough_rows_and_never_split_a_value(seed, b):
     rng = np.random.default_rng(seed)
     n = rng.integers(1, 80)
     tally = Tally.of(
@@ -52,7 +52,7 @@ def test_bins_hold_enough_and_never_split_a_value(seed, b):
     assert bins.rows.sum() == n
     for group, rows in zip(bins.group, bins.rows, strict=True):
         assert rows >= min(b, totals[group])
-    # Closing a bin one value earlier would have left it short: bins are as small as they may be, the last excepted.
+    # Bins are minimal: one value less would be too few rows, except in the last.
     for k in range(len(bins)):
         is_last = k + 1 == len(bins) or bins.group[k + 1] != bins.group[k]
         if not is_last:

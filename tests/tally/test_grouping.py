@@ -16,7 +16,7 @@ def codes(values):
     return as_grouping(values, len(values))
 
 
-def test_whole_numbers_are_their_own_codes_however_they_come():
+def test_whole_numbers_of_any_type_are_their_own_codes():
     for values in (
         [3, 0, 3],
         np.array([3, 0, 3], dtype=np.uint8),
@@ -60,13 +60,13 @@ def test_unknown_labels_become_no_group():
     np.testing.assert_array_equal(codes([1, 2]).encode(["1", 2], 2).code, [NO_GROUP, 2])
 
 
-def test_places_in_a_tree():
+def test_nodes_of_a_tree():
     paths = Paths(np.array([0b101, 0b011, 0b111]), np.array([4, 2, 0]), 3)
     column = codes(paths)
     np.testing.assert_array_equal(column.leaves(), [5, -1, -1])
     np.testing.assert_array_equal(column.at_depth(1).leaves(), [1, 0, -1])
     np.testing.assert_array_equal(paths.groups(1), [1, 0, -1])
-    # Turns after the exit are forgotten: they say nothing.
+    # Turns after the exit do not matter.
     np.testing.assert_array_equal(column.code, [0b101, 0b000, 0b000])
     for depth in (-1, 4):
         with pytest.raises(InputError, match="depths 0 to 3"):
@@ -116,7 +116,7 @@ def test_labels_of_any_type():
 
 
 @pytest.mark.parametrize("column", [pl.Series, pa.array])
-def test_large_whole_numbers_beside_gaps_stay_apart(column):
+def test_large_integers_beside_missing_values_stay_distinct(column):
     values = [2**60 + 1, 2**60 + 2, None]
     np.testing.assert_array_equal(codes(column(values)).code, [2**60 + 1, 2**60 + 2, NO_GROUP])
 

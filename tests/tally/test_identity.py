@@ -31,41 +31,41 @@ def test_whole_numbers_and_their_text_are_one_id():
     )
 
 
-def test_blocks_are_even_and_independent_of_ids_pattern():
+def test_blocks_are_even_whatever_the_pattern_of_ids():
     for ids in (np.arange(25600), np.arange(0, 25600 * 1024, 1024), np.arange(25600) * 2 + 1):
         counts = np.bincount(identity.blocks(identity.id_hashes(ids, len(ids)), 256), minlength=256)
         # 100 expected in each; chi-square with 255 degrees of freedom stays below 360 in 99.999 of 100 cases.
         assert ((counts - 100.0) ** 2 / 100).sum() < 360
 
 
-def test_seeds_make_unrelated_deals():
+def test_seeds_make_unrelated_splits():
     hashes = identity.id_hashes(range(10_000), 10_000)
     first, second = identity.blocks(hashes, 2, seed=0), identity.blocks(hashes, 2, seed=1)
     assert abs(np.mean(first == second) - 0.5) < 0.03
 
 
-def test_finer_deals_refine_coarser_ones():
+def test_finer_splits_refine_coarser_ones():
     hashes = identity.id_hashes(range(1000), 1000)
     np.testing.assert_array_equal(identity.blocks(hashes, 256) % 2, identity.blocks(hashes, 2))
 
 
-def test_rows_without_ids_are_known_by_their_values():
+def test_rows_without_ids_are_identified_by_their_values():
     rng = np.random.default_rng(0)
     h, t = rng.choice([0.5, 0.9], 1000), rng.integers(0, 2, 1000).astype(float)
     hashes = identity.value_hashes(h, t)
     assert len(set(hashes.tolist())) == 1000
     order = rng.permutation(1000)
-    # Equal rows may change places, so compare what each kind of row gets.
+    # Equal rows may be exchanged, so compare by kind of row.
     again = identity.value_hashes(h[order], t[order])
     for value, label in ((0.5, 0), (0.5, 1), (0.9, 0), (0.9, 1)):
         assert set(hashes[(h == value) & (t == label)]) == set(again[(h[order] == value) & (t[order] == label)])
     half = identity.blocks(hashes, 2)
-    # The deal does not know the label: right answers are as frequent in both halves.
+    # The split is independent of labels: both halves have the same accuracy.
     assert abs(t[half == 0].mean() - t[half == 1].mean()) < 0.1
 
 
-def test_every_set_without_ids_is_dealt_anew():
-    """Otherwise right answers at one stated value would go to the same half in every set."""
+def test_every_set_without_ids_is_split_differently():
+    """Otherwise the correct answers at one stated value would be in the same half in every set."""
     rng = np.random.default_rng(0)
     shares = []
     for _ in range(300):
@@ -89,7 +89,7 @@ def test_splitting_by_id():
     assert all(len(set(part[ids == k])) == 1 for k in range(50))
     order = np.random.default_rng(0).permutation(len(ids))
     np.testing.assert_array_equal(identity.split(ids[order], shares=(0.2, 0.6, 0.1, 0.1)), part[order])
-    # Within a part, halves are still halves: the two deals have nothing to do with each other.
+    # Halves of a part are still halves: the two splits are independent.
     half = identity.blocks(identity.id_hashes(ids, len(ids)), 2)
     assert abs(half[part == 2].mean() - 0.5) < 0.06
     assert (identity.split(ids, seed=1) != identity.split(ids)).any()
@@ -99,14 +99,14 @@ def test_splitting_by_id():
 
 
 def test_numbers_of_64_bits_are_ids_like_others():
-    """numpy makes floats of a list that has both large and small ones, and the last digits are lost."""
+    """numpy converts a list with both large and small ones to floats and loses the last digits."""
     large = [2**64 - 1, 2**63 + 1, 2**63 + 2, 3]
     assert len(set(identity.id_hashes(large, 4).tolist())) == 4
     assert identity.id_hashes(large, 4).tolist() == identity.id_hashes(np.array(large, dtype=np.uint64), 4).tolist()
 
 
-def test_of_a_question_every_row_is_as_likely_as_another():
-    """One right row in ten that are otherwise equal: it is the one that is kept a tenth of the time, not half of it."""
+def test_each_row_of_a_question_is_equally_likely_to_be_kept():
+    """One of ten otherwise equal rows is correct: it is kept a tenth of the time, not half of the time."""
     questions = 4000
     hashes = identity.id_hashes(np.repeat(np.arange(questions), 10), 10 * questions)
     right = np.tile(np.arange(10) == 3, questions).astype(float)

@@ -22,7 +22,7 @@ def rows(draw, min_rows=1, max_rows=50):
 
 
 def slow(r, keys):
-    """The printed twin: a dictionary of cells, row by row."""
+    """The slow version: a dictionary of cells, row by row."""
     n = len(r["confidence"])
     w = np.ones(n) if r["sample_weight"] is None else r["sample_weight"]
     cells = {}
@@ -69,8 +69,8 @@ def test_cells_are_what_a_dictionary_counts(r):
     ("n", "values"),
     [
         (500, np.linspace(0, 1, 21)),  # stated values, counted without sorting
-        (500, [0.5, 0.5 + 1e-6, 0.9]),  # two that are too close for that
-        (500, np.arange(1, 501) / 501),  # one row a value
+        (500, [0.5, 0.5 + 1e-6, 0.9]),  # two that are too close for counting
+        (500, np.arange(1, 501) / 501),  # one row per value
         (70_000, [0.0, 0.1, 0.7, 1.0]),
         (70_000, np.append(np.zeros(5_000), np.linspace(0, 1, 65_000))),  # few at first, then many
     ],
@@ -170,7 +170,7 @@ def test_groups_with_very_many_codes():
 
 @pytest.mark.parametrize("n_blocks", [1, 4])
 @pytest.mark.parametrize("groups", [None, "labels", "tree", "several"])
-def test_there_and_back_through_tables(groups, n_blocks):
+def test_round_trip_through_tables(groups, n_blocks):
     rng = np.random.default_rng(0)
     n = 200
     column = {
@@ -187,7 +187,7 @@ def test_there_and_back_through_tables(groups, n_blocks):
     assert_equal(Tally.from_polars(pl.concat([table[half:], table[:half], table])), tally + tally, exact=False)
 
 
-def test_tables_that_are_no_tallies_are_refused():
+def test_tables_that_are_not_tallies_are_refused():
     table = Tally.of([0.5, 0.9], [1, 0], n_blocks=2).to_polars()
     with pytest.raises(InputError, match=r"lacks the columns \['wt'\]"):
         Tally.from_polars(table.drop("wt"))
@@ -212,7 +212,7 @@ def test_tables_that_are_no_tallies_are_refused():
         Tally.from_polars(tree.drop("group:exit"))
     with pytest.raises(InputError, match="of several types"):
         Tally.of([0.5, 0.6], [1, 0], groups=["a", 1]).to_polars()
-    # Flags are read off the sums: weights cannot be hidden.
+    # Flags follow from the sums: weights cannot be hidden.
     heavy = Tally.of([0.5, 0.9], [1, 0], sample_weight=[3, 4]).to_polars()
     assert Tally.from_polars(heavy).is_weighted
     with pytest.raises(InputError, match="mixes n_blocks"):
@@ -234,7 +234,7 @@ def test_tallies_that_differ_in_kind_do_not_add():
         trees[0] + trees[1]
 
 
-def test_deals_of_different_seeds_do_not_add():
+def test_tallies_of_different_seeds_do_not_add():
     first, second = (Tally.of([0.5], [1], ids=[1], n_blocks=2, seed=seed) for seed in (0, 1))
     with pytest.raises(InputError, match="the seed of the blocks is 0 in one and 1 in the other"):
         first + second
@@ -246,7 +246,7 @@ def test_blocks_are_counted(n_blocks):
         Tally.of([0.5], [1], n_blocks=n_blocks)
 
 
-def test_a_grid_laid_on_later_is_the_same_grid():
+def test_snapping_later_gives_the_same_tally():
     rng = np.random.default_rng(0)
     h, t = rng.random(200), rng.integers(0, 2, 200)
     assert_equal(Tally.of(h, t).snapped(0.1), Tally.of(h, t, resolution=0.1))
@@ -317,7 +317,7 @@ def test_new_scores_and_new_targets():
     assert targeted.is_soft
 
 
-def test_groups_that_are_not_there():
+def test_unknown_groups():
     tally = Tally.of([0.5], [1], groups=["law"])
     with pytest.raises(InputError, match="no row is in group 'art'"):
         tally.group("art")

@@ -7,7 +7,7 @@ from qacal.tally.arrays import as_written, seven_decimals, unit_values, weight_v
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_short_floats_are_read_as_they_were_written(dtype):
+def test_float32_is_read_as_its_shortest_decimal(dtype):
     stated = np.arange(101) / 100
     np.testing.assert_array_equal(unit_values(stated.astype(dtype), "confidence"), stated)
 
@@ -56,7 +56,7 @@ def test_missing_values_of_tables_are_named():
         unit_values(pd.Series([0.5, None], dtype="Float64"), "confidence")
 
 
-def test_numbers_beyond_floats_and_rows_of_rows():
+def test_too_large_numbers_and_nested_lists_are_refused():
     with pytest.raises(InputError, match=r"confidence\[0\] is 1000"):
         unit_values([10**400], "confidence")
     with pytest.raises(InputError, match="rows of different lengths"):
@@ -64,17 +64,17 @@ def test_numbers_beyond_floats_and_rows_of_rows():
 
 
 @pytest.mark.parametrize("weight", [1e-200, 1e200, -1, float("inf")])
-def test_weights_whose_squares_would_not_fit(weight):
+def test_weights_whose_squares_overflow_are_refused(weight):
     with pytest.raises(InputError, match=r"sample_weight\[1\] is"):
         weight_values([1.0, weight], 2)
 
 
-def test_a_missing_weight_is_not_asked_to_be_a_confidence():
+def test_the_message_for_a_missing_weight_does_not_mention_confidences():
     with pytest.raises(InputError, match=r"sample_weight\[1\] is None; expected a number\. Leave the row out"):
         weight_values([1.0, None], 2)
 
 
-def test_the_first_culprit_is_named():
+def test_the_first_invalid_value_is_named():
     with pytest.raises(InputError, match=r"correct\[2\] is 7"):
         unit_values([0, 1, 7, 8], "correct")
     with pytest.raises(InputError, match=r"expected 0 to 1\.$"):

@@ -1,8 +1,8 @@
-"""How theory is tested: simulate a known truth many times, count how often a promise is broken.
+"""Simulations of guarantees: draw data with a known truth many times, and count failures.
 
-A promise that may fail with probability alpha must not be broken more often than chance allows (`at_most`). For each
-there is a weakened formula that is broken clearly more often in the same scenario: the test can fail. `make test` runs
-an eighth of the trials of a promise that holds; one that breaks is run until it has.
+A guarantee with failure probability alpha must not fail more often than chance allows (`at_most`). For each
+there is a weakened formula that fails clearly more often in the same scenario, so the test can fail. `make test` runs
+an eighth of the trials of a guarantee that holds; a weakened one is run until it has failed often enough.
 """
 
 import numpy as np
@@ -10,24 +10,24 @@ from scipy import stats
 
 from tests.sizes import FULL, sized
 
-# One test in 10,000 would fail by chance; seeds are fixed, so none does by surprise.
+# One test in 10,000 would fail by chance; seeds are fixed, so results are reproducible.
 LEVEL = 1e-4
 
 
 def failure_rate(trial, trials, seed=0):
-    """Return the share of trials in which `trial(rng)` says that the promise was broken."""
+    """Return the share of trials in which `trial(rng)` reports a failure."""
     rng = np.random.default_rng(seed)
     return np.mean([bool(trial(rng)) for _ in range(trials)])
 
 
 def assert_holds(trial, alpha, trials, seed=0):
-    """Assert that a promise is broken no more often than a failure probability of alpha explains."""
+    """Assert that a guarantee fails no more often than a failure probability of alpha explains."""
     trials = trials if FULL else min(sized(trials), max(trials // 8, 25))
     assert failure_rate(trial, trials, seed) <= at_most(alpha, trials)
 
 
 def assert_breaks(trial, alpha, trials, seed=0):
-    """Assert that a promise is broken more often than that; stop when the trials so far, or all, have decided it."""
+    """Assert that a guarantee fails more often than that; stop as soon as the trials so far decide."""
     rng = np.random.default_rng(seed)
     few = sized(trials)
     allowed_of_few, allowed = (round(at_most(alpha, n) * n) for n in (few, trials))

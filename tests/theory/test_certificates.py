@@ -13,9 +13,9 @@ ALPHA = 0.1
 
 
 def every_interval_fails(right, rows, truth, tail):
-    """Return whether any interval of neighbouring values, in any node, misses: all choices of bins at once.
+    """Return whether any interval misses, over all ranges of neighbouring values in all nodes.
 
-    right, rows : one line a node, one column a confidence value. truth : the same for all.
+    right, rows : one line per node, one column per confidence value. truth : the same for all.
     """
     k = np.concatenate([np.zeros((len(right), 1)), np.cumsum(right, axis=1)], axis=1)
     n = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(rows, axis=1)], axis=1)
@@ -38,13 +38,13 @@ def test_the_uniform_certificate_holds_for_every_interval_in_every_node():
 
     promise = uniform_certificate(ALPHA, [np.full(nodes, m)], None)
     assert_holds(broken(promise.tail), ALPHA, trials)
-    # Without the intervals in the union bound, or without the nodes and intervals both, it is broken.
+    # It fails if the union bound leaves out the ranges, or both nodes and ranges.
     assert_breaks(broken(ALPHA / (2 * nodes)), ALPHA, trials)
     assert_breaks(broken(ALPHA / 2), ALPHA, trials)
 
 
-def test_the_uniform_certificate_is_not_wasteful_where_there_is_little_to_choose():
-    """One node, one value: one statement, and its interval fails about as often as it may."""
+def test_the_uniform_certificate_is_tight_for_a_single_value():
+    """One node, one value: one statement, whose interval fails about as often as allowed."""
     trials = sized(3000)
 
     def broken(rng):
@@ -56,9 +56,9 @@ def test_the_uniform_certificate_is_not_wasteful_where_there_is_little_to_choose
 
 
 def worst_choice(rng, certificate, cut_before=False):
-    """Return whether somebody who picks points per bin and depth after looking can make a certificate fail.
+    """Return whether some choice of points per bin and depth makes a certificate fail.
 
-    A few stated values, a tree of depth 5, the truth 0.5 everywhere.
+    A few stated values, a tree of depth 5, an accuracy of 0.5 everywhere.
     """
     n = 1500
     h = rng.choice([0.8, 0.9], n)
@@ -76,7 +76,7 @@ def worst_choice(rng, certificate, cut_before=False):
 
 
 def test_the_uniform_certificate_survives_choices_made_on_the_same_rows():
-    """A tree that is cut before fitting hides its nodes: depth must be chosen by max_depth, on the whole tree."""
+    """Depth must be chosen by max_depth on the whole tree: the nodes of a tree cut before fitting are not counted."""
     trials = 150 if FULL else 25
     whole = failure_rate(lambda rng: worst_choice(rng, "uniform"), trials)
     assert whole <= at_most(ALPHA, trials)
@@ -95,7 +95,7 @@ def rising_truth(h, s):
 
 
 def conditional_failure(rng, tied, certificate="conditional", calibrator=QABinning, **options):
-    """Return whether any bin's interval misses the truth averaged over the calibration rows in it; truth rises in h."""
+    """Return whether an interval misses the mean true accuracy of its calibration rows; accuracy rises with h."""
     n = 1500
     h = rng.integers(0, 21, n) / 20 if tied else rng.random(n)
     s = rng.integers(0, 3, n)
@@ -112,7 +112,7 @@ def conditional_failure(rng, tied, certificate="conditional", calibrator=QABinni
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("certificate", ["conditional", "uniform"])
-def test_bins_over_which_the_truth_varies(tied, certificate):
+def test_bins_in_which_the_accuracy_varies(tied, certificate):
     trials = 300
     assert_holds(lambda rng: conditional_failure(rng, tied, certificate), ALPHA, trials)
 
@@ -124,8 +124,8 @@ def test_scaled_answers_are_certified_by_true_labels(tied):
     assert_holds(lambda rng: conditional_failure(rng, tied, calibrator=ScalingQABinning, cross_fit=True), ALPHA, trials)
 
 
-def test_halves_dealt_without_ids_know_nothing_of_labels():
-    """Every row at one stated value, no ids: the binned half is still a fair sample, and its interval holds."""
+def test_halves_without_ids_are_independent_of_labels():
+    """All rows have one stated value and no ids: the binned half is still a random sample, and its interval holds."""
     trials = 400
 
     def broken(rng):
@@ -136,7 +136,7 @@ def test_halves_dealt_without_ids_know_nothing_of_labels():
 
 
 def test_the_conditional_certificate_needs_both_tails_and_every_bin():
-    """Tied scores, each bin one value. The same counts with weaker tails are broken too often."""
+    """Tied scores, one value per bin. The same counts with weaker tails fail too often."""
     values, trials = 5, 3000
 
     def broken(tail):
@@ -188,9 +188,9 @@ def test_weighted_rows_through_the_calibrator():
 
 
 def test_kl_does_not_hold_with_an_effective_number_of_rows():
-    """Why weighted rows get Hoeffding's interval: one row weighs 20, two hundred weigh 1, one answer in fifty is right.
+    """Why weighted rows get Hoeffding's interval: one row weighs 20, two hundred weigh 1, accuracy is 1/50.
 
-    When the heavy row is right (once in fifty) the kl interval excludes the truth at a tail of 1 in 100.
+    If the heavy row is correct (once in fifty), the kl interval with a tail of 0.01 excludes the true accuracy.
     """
     w = np.append(np.ones(200), 20.0)
     effective = w.sum() ** 2 / (w**2).sum()
@@ -205,7 +205,7 @@ def test_kl_does_not_hold_with_an_effective_number_of_rows():
 
 
 def test_soft_targets_hold_and_need_the_union_bound():
-    """Soft targets of 0 and 1 mostly: nearly as noisy as labels."""
+    """Mostly 0 and 1: nearly as noisy as labels."""
     n, groups, b, trials = 1600, 16, 50, 300
 
     def soft(rng):
@@ -231,8 +231,8 @@ def test_soft_targets_hold_and_need_the_union_bound():
     assert_breaks(broken_without_union, ALPHA, trials)
 
 
-def test_a_declared_grid_speaks_of_every_answer_to_come():
-    """Continuous scores snapped to a grid of 21: intervals contain E[Y | bin, group] itself, over new answers too."""
+def test_a_declared_grid_covers_all_future_answers():
+    """Continuous scores snapped to a grid of 21: intervals contain E[Y | bin, group] for new answers."""
     n, trials = 2000, 150
     step = 0.05
 
@@ -245,7 +245,7 @@ def test_a_declared_grid_speaks_of_every_answer_to_come():
         key = evidence.low + 10 * evidence.high + 1000 * new_s
         _, which = np.unique(key, return_inverse=True)
         truth = np.bincount(which, rising_truth(new_h, new_s)) / np.bincount(which)
-        # The truth of a bin is itself simulated: half a percent of slack.
+        # The true accuracy of a bin is itself simulated: half a percent of slack.
         return ((evidence.low > truth[which] + 0.005) | (evidence.high < truth[which] - 0.005)).any()
 
     assert_holds(broken, ALPHA, trials)

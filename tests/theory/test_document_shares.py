@@ -1,4 +1,4 @@
-"""The share of correct rows in a new document is in its interval as often as promised, whatever the confidences."""
+"""The share of correct rows in a new document is in its interval as often as guaranteed, whatever the confidences."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tests.theory.lab import assert_breaks, assert_holds, at_least, failure_rate
 
 
 def documents(rng, count, together, distortion=0.0):
-    """Return ids, confidences and labels; rows of a document share luck, and confidences may be wrong."""
+    """Return ids, confidences and labels; rows of a document are correlated, and confidences may be wrong."""
     ids = np.repeat(np.arange(count), rng.choice([1, 3, 8, 20], count))
     true = np.clip(0.5 * rng.beta(4, 2, count)[ids] + 0.5 * rng.random(len(ids)), 0, 1)
     luck = np.where(rng.random(len(ids)) < together, rng.random(count)[ids], rng.random(len(ids)))
@@ -33,13 +33,13 @@ def test_with_few_documents_too():
     assert_holds(lambda rng: misses(rng, 0.5, labelled=9), 0.1, 2000)
 
 
-def test_hardly_any_width_is_wasted():
-    """With 39 documents the rank is exact; only ties and shares that are not possible are left."""
+def test_the_interval_is_nearly_tight():
+    """With 39 documents the rank is exact; only ties and the grid of possible shares widen it."""
     assert failure_rate(lambda rng: misses(rng, 0.5), 2000) >= at_least(0.07, 2000)
 
 
 def test_a_rank_without_the_new_document_breaks_it():
-    """Of nine documents the 0.9 n-th smallest error, in place of the 0.9 (n + 1)-th."""
+    """With nine documents: the 0.9 n-th smallest error instead of the 0.9 (n + 1)-th."""
 
     def broken(rng):
         ids, p, y = documents(rng, 10, 0.5)
@@ -50,8 +50,8 @@ def test_a_rank_without_the_new_document_breaks_it():
     assert_breaks(broken, 0.1, 2000)
 
 
-def test_rows_as_if_they_were_independent_break_it():
-    """The normal interval of a sum of independent labels, on documents whose rows share luck."""
+def test_assuming_independent_rows_breaks_it():
+    """The normal interval of a sum of independent labels, on documents with correlated rows."""
 
     def broken(rng):
         _, p, y = documents(rng, 1, 0.7)

@@ -24,12 +24,12 @@ RIGHT = np.clip(
 
 
 def lengths(size):
-    """Return the rows of a document, by kind: the largest have `size`."""
+    """Return the number of rows of documents, by kind: the largest have `size`."""
     return np.maximum(np.array([size // 5, size // 2, size]), 1)
 
 
 def drawn(rng, size, together, documents=400):
-    """Return score, label, leaf and id of each row; a row shares its document's luck with probability `together`."""
+    """Return score, label, leaf and id of each row; a row shares its document's draw with probability `together`."""
     kind = rng.choice(3, documents, p=SHARE)
     ids = np.repeat(np.arange(documents), lengths(size)[kind])
     kind = kind[ids]
@@ -78,7 +78,7 @@ def test_all_bins_of_all_nested_maps_hold_at_once(size, together):
     assert_holds(lambda rng: is_broken(rng, size, together, truth), ALPHA, 200)
 
 
-def test_rows_that_are_counted_as_independent_break_it():
+def test_assuming_independent_rows_breaks_it():
     truth = true_shares(20)
     assert_breaks(lambda rng: is_broken(rng, 20, 1, truth, has_ids=False), ALPHA, 100)
 
@@ -96,7 +96,7 @@ def shares(rng, documents, size, mean, correlation):
 
 
 def intervals(rng, trials, documents, size, mean, correlation, tail):
-    """Return the intervals of independent bins, a trial each."""
+    """Return the intervals of independent bins, one per trial."""
     share = shares(rng, trials * documents, size, mean, correlation)
     place = np.repeat(np.arange(trials), documents)
     drawn = np.bincount(place, rng.random(len(share)) < share)
@@ -122,7 +122,7 @@ def test_rows_in_place_of_documents_break_one_bin():
     assert (high < 0.5).mean() > at_most(0.1, 2000)
 
 
-def test_intervals_cost_little_where_rows_agree_and_gain_much_where_they_do_not():
+def test_intervals_lose_little_if_rows_agree_and_gain_much_if_they_do_not():
     rng, tail = np.random.default_rng(3), 5e-4
 
     def width(size, correlation):
@@ -137,7 +137,7 @@ def test_intervals_cost_little_where_rows_agree_and_gain_much_where_they_do_not(
     assert width(20, 0) < 0.5 * one_row
 
 
-# Thresholds: whatever the score, the accuracy misses the target of 0.8 by a hair.
+# Thresholds: at every score the accuracy is just below the target of 0.8.
 
 
 def certifies(rng, *, has_ids=True, groups=None):
@@ -149,14 +149,14 @@ def certifies(rng, *, has_ids=True, groups=None):
     return certified_threshold(luck < 0.7999, score, accuracy=0.8, alpha=ALPHA, groups=labels, **options).is_certified
 
 
-def test_a_target_that_is_missed_is_seldom_certified():
+def test_a_missed_target_is_rarely_certified():
     assert_holds(certifies, ALPHA, 400)
     assert_holds(lambda rng: certifies(rng, groups=3), ALPHA, 400)
     assert_breaks(lambda rng: certifies(rng, has_ids=False), ALPHA, 400)
 
 
-def test_all_rows_of_documents_certify_more_than_one_row_of_each():
-    """Documents of ten fields, of which a threshold of 0.5 accepts half."""
+def test_all_rows_of_documents_certify_more_often_than_one_row_of_each():
+    """Documents of ten fields; a threshold of 0.5 accepts half of them."""
 
     def found(rng, is_one):
         ids = np.repeat(np.arange(70), 1 if is_one else 10)

@@ -1,4 +1,4 @@
-"""The certificate of bins and groups that were fixed before the calibration rows: it speaks of all answers."""
+"""The certificate of bins and groups fixed before calibration: it covers all future answers."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tests.theory.lab import assert_breaks, assert_holds, at_least, at_most, fai
 ALPHA, DEPTH, STEP = 0.1, 3, 0.1
 N_BINS = round(1 / STEP)
 
-# A population: how common each leaf of a tree is, which scores its questions get, and how often it is right at a score.
+# A population: for each leaf of a tree its frequency, the scores of its questions, and its accuracy at a score.
 SHARE = np.array([0.22, 0.18, 0.08, 0.02, 0.12, 0.13, 0.2, 0.05])
 SHAPE = np.array([[2, 2], [4, 2], [1, 1], [2, 5], [5, 1], [3, 3], [1, 2], [6, 3]])
 SHIFT = np.array([1.2, -0.8, 0.3, -1.5, 0.6, -0.4, 1.0, -1.0])
@@ -52,7 +52,7 @@ def drawn(rng, kind, n=1500):
 
 
 def is_broken(rng, kind, is_shared=True):
-    """Return whether any bin of any map misses; `is_shared` False gives each interval the whole alpha."""
+    """Return whether any interval of any map misses; with `is_shared` False each interval uses the whole alpha."""
     tally = drawn(rng, kind)
     maps = StepBinning(step=STEP, rows_per_map=100, alpha=ALPHA).fit_tally(tally).maps_
     low, high = maps.low, maps.high
@@ -65,7 +65,7 @@ def is_broken(rng, kind, is_shared=True):
     return ((low > truth) | (high < truth)).any()
 
 
-def test_the_truth_is_that_of_the_rows():
+def test_the_true_shares_match_drawn_rows():
     tally = drawn(np.random.default_rng(1), "labels", n=400_000)
     maps = StepBinning(step=STEP).fit_tally(tally).maps_
     root = slice(0, N_BINS)
@@ -79,12 +79,12 @@ def test_all_bins_of_all_nested_maps_hold_at_once(kind):
     assert_holds(lambda rng: is_broken(rng, kind), ALPHA, trials)
 
 
-def test_intervals_that_do_not_share_alpha_are_broken():
+def test_intervals_that_do_not_share_alpha_fail():
     trials = 100
     assert_breaks(lambda rng: is_broken(rng, "labels", is_shared=False), ALPHA, trials)
 
 
-def test_one_bin_fails_about_as_often_as_it_may():
+def test_one_bin_fails_about_as_often_as_allowed():
     trials = sized(3000)
 
     def broken(rng):
@@ -95,7 +95,7 @@ def test_one_bin_fails_about_as_often_as_it_may():
 
 
 def learned_score_fails(rng, is_same, n=600, width=100):
-    """Return whether a score of features that mean nothing breaks the certificate; the truth is 0.5 in every bin."""
+    """Return whether a score trained on random features breaks the certificate; the accuracy is 0.5 in every bin."""
     X, y = rng.normal(size=(2, n, width)), rng.random((2, n)) < 0.5
     weights = np.linalg.lstsq(X[0], y[0] - 0.5, rcond=None)[0]
     certify = 0 if is_same else 1
@@ -104,20 +104,20 @@ def learned_score_fails(rng, is_same, n=600, width=100):
     return ((maps.low > 0.5) | (maps.high < 0.5)).any()
 
 
-def test_a_score_must_have_been_learned_on_other_rows():
+def test_a_score_must_be_trained_on_other_rows():
     trials = 200
     assert_holds(lambda rng: learned_score_fails(rng, is_same=False), ALPHA, trials)
     assert failure_rate(lambda rng: learned_score_fails(rng, is_same=True), 50) > 0.9
 
 
 def nested_failures(statements, trials=20_000, parents=16, rows=20_000, share=0.95):
-    """Return how often a map misses, in counts: one bin, parents of two equally common leaves with opposite truths.
+    """Return how often a map misses, from counts: one bin, parents of two equally common, opposite leaves.
 
-    A leaf needs as many rows for a map as it usually has, less a standard deviation, and a parent's map is read if one
-    of its leaves has none. So a parent is read just when its rows are unevenly divided, and its share of right
-    answers, 0.5 in truth, is off.
+    A leaf needs its expected number of rows, less a standard deviation, for a map; a parent's map is used if one
+    of its leaves has none. So a parent is used just when its rows are unevenly divided, and its observed
+    accuracy is off from the true 0.5.
 
-    statements : their number, from (how many parents are read, how many leaves have maps), by trial.
+    statements : their number, by trial, from (parents in use, leaves with maps).
     """
     rng = np.random.default_rng(0)
     n = rng.multinomial(2 * parents * rows, np.full(2 * parents, 0.5 / parents), trials).reshape(trials, parents, 2)
@@ -127,7 +127,7 @@ def nested_failures(statements, trials=20_000, parents=16, rows=20_000, share=0.
     tail = ALPHA / (2 * statements(is_read.sum(axis=1), has_map.sum(axis=(1, 2))))
 
     def missed(right, n, truth):
-        """Clopper and Pearson's interval misses if so many, or so few, are less probable than its tail."""
+        """The Clopper-Pearson interval misses if this many, or this few, are less probable than its tail."""
         share_tail = tail.reshape(-1, *[1] * (n.ndim - 1))
         return np.minimum(special.bdtr(right, n, truth), special.bdtrc(right - 1, n, truth)) < share_tail
 
@@ -137,8 +137,8 @@ def nested_failures(statements, trials=20_000, parents=16, rows=20_000, share=0.
     return (leaves.any(axis=(1, 2)) | inner.any(axis=1) | root).mean()
 
 
-def test_what_is_found_below_must_not_narrow_the_intervals_above():
-    """Dividing alpha by the number of occupied bins of all maps that are read is not enough for nested maps."""
+def test_the_rows_of_children_must_not_narrow_the_intervals_of_parents():
+    """Dividing alpha by the number of occupied bins of all maps in use is not enough for nested maps."""
 
     def by_level(read, leaves):
         statements = {k: fixed_certificate(ALPHA, [1, 16, max(k, 1)]).statements for k in set(leaves.tolist())}
@@ -146,5 +146,5 @@ def test_what_is_found_below_must_not_narrow_the_intervals_above():
 
     trials = sized(20_000)
     assert nested_failures(by_level, trials) <= at_most(ALPHA, trials)
-    if FULL:  # it is broken in 11.6% of the trials: too few of them cannot tell
+    if FULL:  # it fails in 11.6% of the trials, so many trials are needed
         assert nested_failures(lambda read, leaves: 1 + read + leaves, trials) > at_most(ALPHA, trials)

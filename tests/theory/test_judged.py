@@ -1,4 +1,4 @@
-"""A judge's labels to learn from, people's to certify with: what is promised is promised of the latter."""
+"""Training on a judge's labels and certification on human labels: the guarantee is about human labels."""
 
 import numpy as np
 import polars as pl
@@ -11,20 +11,20 @@ from tests.theory.test_learned_score import ALPHA, STEP, World, true_shares
 
 
 def records(rows, labels, prefix):
-    """Return rows as records with an embedding each."""
+    """Return records with an embedding each."""
     ids = [f"{prefix}{number}" for number in range(len(labels))]
     columns = {"id": ids, "question": ids, "answer": ids, "confidence": rows["confidence"]}
     return pl.DataFrame(columns | {"embedding": rows["embedding"], "correct": labels})
 
 
 def by_judge(rng, labels, rows):
-    """Return what a judge says: of wrong answers to some kinds of questions it lets most pass."""
+    """Return a judge's labels; the judge accepts most wrong answers to some kinds of questions."""
     passes = (labels == 0) & (rows["embedding"][:, 1] > 0) & (rng.random(len(labels)) < 0.7)
     return np.where(passes, 1.0, labels)
 
 
 def is_broken(rng, by_people):
-    """Return whether any bin of any map misses the share that people would call right."""
+    """Return whether an interval of any map misses the accuracy by human labels."""
     world = World(rng, tenants=1)
     rows, _, labels = world.answers(500 if by_people else 2_000)
     judged = records(rows, by_judge(rng, labels, rows), "j")
@@ -41,18 +41,18 @@ def is_broken(rng, by_people):
     return ((maps.low > means + 3 * errors) | (maps.high < means - 3 * errors)).any()
 
 
-def test_people_certify_what_a_judge_has_taught():
+def test_intervals_from_human_labels_hold_for_a_score_trained_on_a_judge():
     trials = 60
     assert_holds(lambda rng: is_broken(rng, by_people=True), ALPHA, trials)
 
 
-def test_a_judge_alone_does_not():
-    """Its labels certify what it says, not what is right."""
+def test_intervals_from_a_judges_labels_fail():
+    """They are about the judge's labels, not about correctness."""
     assert failure_rate(lambda rng: is_broken(rng, by_people=False), sized(10)) > 0.5
 
 
 @pytest.mark.parametrize("by_people", [True, False])
-def test_the_rows_that_certify_are_those_that_were_told(by_people):
+def test_the_certifying_rows_are_those_given(by_people):
     rng = np.random.default_rng(0)
     world = World(rng, tenants=1)
     (rows, _, labels), (few, _, own) = world.answers(400), world.answers(90)

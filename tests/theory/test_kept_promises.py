@@ -1,4 +1,4 @@
-"""What the report says of a promise: seldom that a kept one was broken, and surely that a clearly broken one was."""
+"""The report's test of the guarantee: few false alarms, and clear breaches are found."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ N_BINS = 20
 
 
 def held_against(model, score, right, groups=None, ids=None):
-    """Return what test rows say of the intervals of a fit."""
+    """Return the test of a fit's intervals on new rows."""
     hashes = None if ids is None else id_hashes(ids, len(score))
     maps, rows = model.maps_, model._checked_rows(score, groups, ids)
     return realised_errors(maps, maps.bins_of(rows), maps.bins_by_level(rows), right, hashes)
@@ -27,7 +27,7 @@ def drawn(rng, probability):
 
 
 def one_map(rng, n=3000):
-    """Return a fit to a score that is right, of one map."""
+    """Return a fit with one map to a calibrated score."""
     score = rng.random(n)
     return StepBinning(step=1 / N_BINS, alpha=0.1).fit(score, drawn(rng, score))
 
@@ -37,7 +37,7 @@ def bin_of(score):
 
 
 def at_the_ends(rng, model, is_corrected):
-    """Return whether a breach is reported where every truth is at an end of its interval, and so in it."""
+    """Return whether a breach is reported if every true accuracy is at an end of its interval."""
     ends = np.where(np.arange(N_BINS) % 2, model.maps_.low, model.maps_.high)
     score = rng.random(2000)
     found = held_against(model, score, drawn(rng, ends[bin_of(score)]))
@@ -48,8 +48,8 @@ def at_the_ends(rng, model, is_corrected):
     return ((low > found.high) | (high < found.low)).any()
 
 
-def test_truths_at_the_ends_of_their_intervals_are_seldom_called_a_breach():
-    """The worst case of a kept promise; an interval for each bin by itself would not do."""
+def test_true_accuracies_at_the_ends_of_intervals_are_rarely_reported_as_a_breach():
+    """The worst case in which the guarantee holds; separate tests of each bin would report too many."""
     model, trials = one_map(np.random.default_rng(1)), sized(1500)
     rate = failure_rate(lambda rng: at_the_ends(rng, model, True), trials)
     assert at_least(GAMMA / 4, trials) <= rate <= at_most(GAMMA / 2, trials)
@@ -57,13 +57,13 @@ def test_truths_at_the_ends_of_their_intervals_are_seldom_called_a_breach():
 
 
 def groups_of(rng, n):
-    """Return leaves of a tree of depth 3, the first of which is half of all."""
+    """Return leaves of a tree of depth 3; the first leaf has half of the rows."""
     leaf = np.where(rng.random(n) < 0.5, 0, rng.integers(1, 8, n))
     return Paths(leaf, np.full(n, 4), 3)
 
 
 def truth_of(score, paths):
-    """Right in every fourth leaf, too high in the others: what a group's rows say is not what its parent's do."""
+    """Return accuracies that match the score in every fourth leaf and are lower in the others."""
     return np.clip(score - 0.25 * (paths.groups(3) % 4 > 0), 0, 1)
 
 
@@ -76,7 +76,7 @@ FITS = {
 
 
 def breach_is_seen(rng, make, n=1500, shift=0.0):
-    """Return whether a fit to nested groups is said to have broken its promise on rows that are lower by `shift`."""
+    """Return whether a breach is reported for nested groups on rows whose accuracy is lower by `shift`."""
     parts = []
     for place, by in enumerate((0.0, shift)):
         score, paths = rng.random(n), groups_of(rng, n)
@@ -88,14 +88,14 @@ def breach_is_seen(rng, make, n=1500, shift=0.0):
 
 
 @pytest.mark.parametrize("kind", FITS)
-def test_fits_as_they_come_are_seldom_said_to_have_broken_their_promise(kind):
+def test_breaches_are_rarely_reported_for_ordinary_fits(kind):
     trials = 300
     assert_holds(lambda rng: breach_is_seen(rng, FITS[kind]), 0.002, trials)
 
 
 @pytest.mark.parametrize("kind", FITS)
-def test_a_clear_breach_is_said(kind):
-    """Questions that became harder: 0.45 less of them are right than calibration rows said."""
+def test_a_clear_breach_is_reported(kind):
+    """Questions became harder: accuracy is 0.45 lower than on the calibration rows."""
     assert failure_rate(lambda rng: not breach_is_seen(rng, FITS[kind], shift=0.45), sized(40)) <= 0.05
 
 
@@ -110,9 +110,9 @@ def test_one_bin_that_misses_is_found_among_many():
 
 
 def borrowers(rng, is_whole):
-    """Return whether a breach is said of the map of all rows, by all of them or by those that read it alone.
+    """Return whether a breach of the root's map is reported, tested on all rows or only on rows that use it.
 
-    Small groups are right less often and read the map of all rows, whose promise is about all.
+    Small groups have a lower accuracy and use the root's map, whose guarantee is about all rows.
     """
     n = 4000
     parts = []
@@ -128,13 +128,13 @@ def borrowers(rng, is_whole):
     return held_against(model, score[group > 0], right[group > 0], group[group > 0]).is_broken.any()
 
 
-def test_a_map_is_held_against_all_rows_it_speaks_of_and_not_those_that_read_it_alone():
+def test_a_map_is_tested_on_all_rows_it_covers_and_not_only_on_rows_that_use_it():
     assert_holds(lambda rng: borrowers(rng, True), GAMMA, 100)
     assert failure_rate(lambda rng: borrowers(rng, False), sized(100)) > 0.9
 
 
 def repeated(rng, knows_ids):
-    """Return whether a breach is said with every question asked twenty times, always with one outcome."""
+    """Return whether a breach is reported if every question has twenty rows with the same label."""
     model, score = one_map(rng), np.repeat(rng.random(400), 20)
     right = np.repeat(drawn(rng, score[::20]), 20)
     return held_against(model, score, right, ids=np.repeat(np.arange(400), 20) if knows_ids else None).is_broken.any()
@@ -145,8 +145,8 @@ def test_rows_of_one_question_count_once():
     assert_breaks(lambda rng: repeated(rng, False), GAMMA, 100)
 
 
-def test_the_order_of_rows_is_irrelevant_to_which_of_a_question_counts():
-    """Three rows of a question may be in one bin of their group, and in several of the map of all rows."""
+def test_the_row_that_counts_for_a_question_does_not_depend_on_the_order():
+    """Three rows of a question may be in one bin of their group and in several bins of the root."""
     rng = np.random.default_rng(0)
     score, group = rng.random(2000), rng.integers(0, 8, 2000)
     model = QABinning(points_per_bin=100).fit(score, drawn(rng, score), groups=group)
@@ -160,7 +160,7 @@ def test_the_order_of_rows_is_irrelevant_to_which_of_a_question_counts():
     assert found.accuracy.tolist() == again.accuracy.tolist()
 
 
-def test_few_rows_cannot_tell():
+def test_few_rows_give_no_verdict():
     rng = np.random.default_rng(0)
     model, score = one_map(rng), rng.uniform(0.3, 0.7, 20)
     found = held_against(model, score, np.zeros(20))

@@ -1,4 +1,4 @@
-"""The whole pipeline: a score that was learned and chosen on some rows, certified on others, keeps its promise."""
+"""The whole pipeline: the guarantee holds for a score trained and chosen on other rows than those that certify."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ MANY = 200
 
 
 class World:
-    """Answers whose chance to be right depends on text, tenant and confidence; tenants differ by two logits."""
+    """Answers whose accuracy depends on text, tenant and confidence; tenants differ by two logits."""
 
     def __init__(self, rng, tenants, width=6):
         self.rng = rng
@@ -28,7 +28,7 @@ class World:
         self.effects = rng.normal(0, 2, tenants)
 
     def answers(self, n):
-        """Return rows, how probably each is right, and labels."""
+        """Return rows, the probability that each is correct, and labels."""
         Z = self.rng.normal(size=(n, self.width))
         tenant = self.rng.integers(0, len(self.effects), n)
         h = self.rng.choice([0.6, 0.7, 0.8, 0.9, 1.0], n)
@@ -51,15 +51,15 @@ def true_shares(maps, score, paths, truth):
         mean = np.bincount(bins[mine], truth[mine], len(TOPS)) / np.maximum(count, 1)
         square = np.bincount(bins[mine], truth[mine] ** 2, len(TOPS)) / np.maximum(count, 1)
         means.append(mean)
-        # Of less than 20 fresh rows nothing is known.
+        # Fewer than 20 fresh rows are not enough to know the accuracy.
         errors.append(np.where(count < 20, 1.0, np.sqrt(np.maximum(square - mean**2, 0) / np.maximum(count, 1))))
     return np.concatenate(means), np.concatenate(errors)
 
 
 def certified(rng, n, tenants, has_certify_records):
-    """Learn a score and groups, certify; return the maps, what is true of their bins and how exactly, and the score.
+    """Train score and groups, certify; return the maps, the true accuracies with standard errors, and the score.
 
-    has_certify_records : learn from four fifths of the rows and certify on the others; else do both on all.
+    has_certify_records : train on 80% of the rows and certify on the others; else do both on all rows.
     """
     world = World(rng, tenants)
     rows, _, y = world.answers(n)
@@ -76,7 +76,7 @@ def certified(rng, n, tenants, has_certify_records):
 
 
 def is_broken(rng, n=600, tenants=1, has_certify_records=True):
-    """Return whether any bin of any map misses, by more than the truth is uncertain."""
+    """Return whether any interval misses, by more than the uncertainty of the true accuracy."""
     maps, truth, error, _ = certified(rng, n, tenants, has_certify_records)
     return ((maps.low > truth + 3 * error) | (maps.high < truth - 3 * error)).any()
 
@@ -87,21 +87,21 @@ def _alone():
         yield
 
 
-def test_a_score_that_was_learned_and_chosen_on_other_rows_keeps_the_promise():
+def test_intervals_hold_for_a_score_trained_and_chosen_on_other_rows():
     trials = 100
     assert_holds(is_broken, ALPHA, trials)
 
 
-def test_a_score_that_was_learned_on_the_certifying_rows_breaks_it():
-    """With an effect for every four rows, what it says of its own rows is much too good.
+def test_intervals_fail_for_a_score_trained_on_the_certifying_rows():
+    """With one effect per four rows, its accuracy on its own training rows is much too good.
 
-    In 38 of 40 worlds; of these worlds' other rows, in none of 40.
+    They fail in 38 of 40 simulations, and in none of 40 with other rows.
     """
     assert failure_rate(lambda rng: is_broken(rng, 800, MANY, has_certify_records=False), sized(12)) > 0.5
 
 
-def test_the_promise_says_something():
-    """Maps of groups below the root are among those that hold, and their intervals exclude much."""
+def test_the_intervals_are_informative():
+    """Groups below the root have maps, with intervals that exclude much."""
     maps, truth, _, score = certified(np.random.default_rng(0), 4000, 10, has_certify_records=True)
     assert score.chosen.endswith("+ text + tenant")
     assert set(maps.lineage.depth.tolist()) == {0, 2}

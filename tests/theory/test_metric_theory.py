@@ -1,4 +1,4 @@
-"""Metrics against known truths: p-values, noise floors, debiased errors and their intervals."""
+"""Metrics on simulated data: p-values, noise floors, debiased errors and their intervals."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def test_p_values_are_exact_for_calibrated_scores_in_groups():
                 ).p_value
                 <= 0.1
             )
-        # Weakened: the noise of the pooled score in place of that of its groups.
+        # Weakened: the noise of the pooled score instead of that of its groups.
         binned = Binned.of(Tally.of(h, t), "outputs")
         drawn = redraw(binned, 99, seed=0)
         return p_value(qacal.metrics.estimate_calibration_error(t, h, groups=groups, redraws=0).plugin, drawn) <= 0.1
@@ -38,7 +38,7 @@ def test_p_values_are_exact_for_calibrated_scores_in_groups():
 
 
 def repeated(rng, questions=150, each=4):
-    """Every question answered four times, all right or all wrong: 600 rows that are worth 150."""
+    """Return 150 questions with four rows each, all correct or all wrong: 600 rows worth 150."""
     h = np.repeat(rng.choice([0.4, 0.7], questions), each)
     t = np.repeat(rng.random(questions) < h[::each], each)
     return h, t, np.repeat(np.arange(questions), each)
@@ -51,7 +51,7 @@ def test_several_rows_of_a_question_are_not_independent():
         h, t, ids = repeated(rng)
         return qacal.metrics.estimate_calibration_error(t, h, ids=ids if knows_ids else None, redraws=99).p_value <= 0.1
 
-    # Sign flips are approximate; a tenth may become a seventh, not a half.
+    # Sign flips are approximate: 0.1 may become 0.14, but not 0.5.
     assert_holds(lambda rng: rejects(rng, True), 0.14, trials)
     assert_breaks(lambda rng: rejects(rng, False), 0.14, trials)
 
@@ -61,7 +61,7 @@ def test_intervals_of_clustered_rows_are_wide_enough():
 
     def misses(rng, knows_ids):
         h, t, ids = repeated(rng)
-        stated = h + truth  # every bin claims 0.15 too much
+        stated = h + truth  # every bin is overconfident by 0.15
         error = qacal.metrics.estimate_calibration_error(t, stated, ids=ids if knows_ids else None, redraws=0)
         return not error.low <= truth <= error.high
 
@@ -70,7 +70,7 @@ def test_intervals_of_clustered_rows_are_wide_enough():
 
 
 def off_by(rng, n, gap, groups):
-    """Scores that claim `gap` too much in half of the groups and too little in the others."""
+    """Return scores that are too high by `gap` in half of the groups and too low in the others."""
     s = rng.integers(0, groups, n)
     truth = rng.choice([0.4, 0.5, 0.6], n)
     return np.round(truth + np.where(s % 2, gap, -gap), 10), rng.random(n) < truth, s
@@ -113,7 +113,7 @@ def test_the_noise_floor_is_what_perfect_calibration_measures():
 
 
 def test_the_held_out_maximum_does_not_exceed_the_truth_on_average():
-    """Calibrated but for one group of twenty that is 0.1 off; the plug-in maximum is far above it."""
+    """Calibrated except for one group of twenty with an error of 0.1; the plug-in maximum is far higher."""
     rng = np.random.default_rng(0)
     held, plugins = [], []
     for _ in range(300):
@@ -154,7 +154,7 @@ def test_calibrated_scores_are_rarely_rejected_whatever_the_rows_are(kind):
 
 
 def test_days_that_ask_the_same_questions_are_not_independent():
-    """The same answers on four days, added up: rows look independent in each day, and are not together."""
+    """The same answers on four days, added up: rows are independent within a day, but not across days."""
     trials = 150
 
     def rejects(rng, knows):

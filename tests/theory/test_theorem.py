@@ -1,4 +1,4 @@
-"""The paper's theorem, for distinct scores (ties="jitter"), and the exact intervals in its place."""
+"""The paper's theorem for distinct scores (ties="jitter"), and the exact intervals that replace it."""
 
 import numpy as np
 import pytest
@@ -14,14 +14,14 @@ ALPHA = 0.1
 
 
 def fitted(rng, n, groups, b, truth=0.5, tied=False):
-    """Scores that say nothing: the truth of every bin of every group is `truth`. Ties are ordered by their ids."""
+    """Fit uninformative scores: the accuracy of every bin is `truth`. Ties are ordered by id."""
     h, s = rng.choice([0.5, 0.8, 1.0], n) if tied else rng.random(n), rng.integers(0, groups, n)
     model = QABinning(points_per_bin=b, ties="jitter", alpha=ALPHA)
     return model.fit(h, rng.random(n) < truth, groups=s, ids=rng.permutation(n))
 
 
 def own_bins(maps):
-    """Leave out the root's bins: the theorem speaks of groups with a map of their own."""
+    """Leave out the root's bins: the theorem is about groups with their own map."""
     return slice(maps.offset[1], None)
 
 
@@ -72,7 +72,7 @@ def test_exact_intervals_hold_for_all_bins_at_once(truth, tied):
 
 
 def test_exact_intervals_need_both_tails_and_every_bin():
-    """The same counts with weaker tails: factor 2 dropped, or no union over bins."""
+    """The same counts with weaker tails: without the factor 2, or without the union over bins."""
     n, b, trials = 2500, 500, 3000
 
     def broken(tail):
@@ -90,8 +90,8 @@ def test_exact_intervals_need_both_tails_and_every_bin():
     assert_breaks(broken(ALPHA / 2), ALPHA, trials)
 
 
-def test_one_bin_fails_about_as_often_as_it_may():
-    """One bin of 1,000 rows: the interval is as short as it can be. Alpha is 0.2; whole numbers cost a little of it."""
+def test_one_bin_fails_about_as_often_as_allowed():
+    """One bin of 1,000 rows: the interval is nearly tight. Alpha is 0.2; discreteness costs a little of it."""
     n, trials = 1000, sized(2000)
 
     def broken(rng):
@@ -113,8 +113,8 @@ def test_edge_rows_enter_no_bin():
 
 
 def test_a_marginal_nu_is_not_enough():
-    """Two groups at 0.6 and 0.4, a pooled scaler that says 0.5, perfectly right on average: nu = 0 by the paper's
-    definition, and every bin of every group misses by 0.1. With nu of the groups the bound holds."""
+    """Two groups at 0.6 and 0.4, a pooled scaler that answers 0.5, correct on average: nu = 0 by the paper's
+    definition, and every bin of every group misses by 0.1. With nu by group the bound holds."""
     n, b, trials = 40_000, 1500, 20
     marginal, by_group = qacal.planning.epsilon(b, n // 2, ALPHA), qacal.planning.epsilon(b, n // 2, ALPHA, nu=0.1)
     assert marginal < 0.1 < by_group
@@ -135,7 +135,7 @@ def test_a_marginal_nu_is_not_enough():
 
 
 def test_nu_measured_by_group_is_a_bound():
-    """A judge that is 0.1 too kind in one group: the bound holds it, the marginal estimate does not."""
+    """A judge that is 0.1 too lenient in one group: the bound covers it, the marginal estimate does not."""
     trials = 200
 
     def trial(rng, which):

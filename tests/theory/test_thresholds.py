@@ -1,4 +1,4 @@
-"""Certified thresholds promise too much no more often than alpha; weaker procedures do, in the same scenarios."""
+"""Certified thresholds miss their target with probability at most alpha; weaker procedures fail more often."""
 
 import numpy as np
 from scipy import stats
@@ -16,18 +16,18 @@ SCORES = np.arange(1, 21) / 20
 
 
 def flat(rng, n=500):
-    """Answers that miss the target of 0.8 by a hair, whatever the score says."""
+    """Return answers whose accuracy is just below the target of 0.8 at every score."""
     return rng.choice(SCORES, n), rng.random(n) < 0.7999
 
 
 def falling(rng, n=300):
-    """Strict thresholds are worse than loose ones: few have a score of 1, and these are never right."""
+    """Return answers for which strict thresholds are worse: the few with a score of 1 are never correct."""
     h = np.where(rng.random(n) < 0.06, 1.0, 0.5)
     return h, rng.random(n) < np.where(h == 1, 0.0, 0.7999 / 0.94)
 
 
 def require_sorted(rng, n=500):
-    """Nearly right scores: the accuracy of the accepted crosses the target at 0.6."""
+    """Return nearly calibrated scores: the accuracy of accepted answers crosses the target at 0.6."""
     h = rng.choice(SCORES, n)
     return h, rng.random(n) < h
 
@@ -41,19 +41,19 @@ def certifies(make, **options):
     return lambda rng: certified_threshold(*make(rng)[::-1], accuracy=0.8, alpha=ALPHA, **options).threshold is not None
 
 
-def test_a_target_that_is_missed_is_seldom_certified():
+def test_a_missed_target_is_rarely_certified():
     for make in (flat, falling):
         others = Forecasts.of(Tally.of(*make(np.random.default_rng(99), 5000)))
         assert_holds(certifies(make), ALPHA, TRIALS)
         assert_holds(certifies(make, others=others), ALPHA, TRIALS)
 
 
-def test_hardly_anything_of_alpha_is_wasted():
+def test_the_failure_probability_is_nearly_alpha():
     others = Forecasts.of(Tally.of(*flat(np.random.default_rng(99), 5000)))
     assert failure_rate(certifies(flat, others=others), TRIALS) >= at_least(0.06, TRIALS)
 
 
-def test_a_threshold_that_is_too_low_is_seldom_certified():
+def test_a_threshold_that_is_too_low_is_rarely_certified():
     true = {t: accuracy_of_accepted(require_sorted, t) for t in CANDIDATES}
 
     def too_low(rng):
@@ -71,7 +71,7 @@ def test_picking_the_lowest_that_passes_is_not_enough():
     assert_breaks(picks, ALPHA, TRIALS)
 
 
-def test_a_start_that_has_seen_the_labels_of_the_tested_rows_is_not_allowed():
+def test_a_start_chosen_by_the_labels_of_the_tested_rows_fails():
     def starts_where_it_looks_best(rng):
         cells = cells_of(Tally.of(*flat(rng)))[None]
         curve = curve_of(cells.score, cells.rows, cells.right, SCORES, ALPHA, is_soft=False)
@@ -82,7 +82,7 @@ def test_a_start_that_has_seen_the_labels_of_the_tested_rows_is_not_allowed():
 
 
 def test_the_normal_approximation_is_not_exact():
-    """Of 35 answers with an accuracy of 0.95 all are right in one case out of six; the approximation lets that pass."""
+    """35 answers with an accuracy of 0.95 are all correct in one case of six; the approximation certifies these."""
     rows = np.arange(1, 200.0)
     right = np.arange(201.0)[:, None]
     chances = stats.binom.pmf(right, rows, 0.95)
@@ -105,7 +105,7 @@ def test_all_groups_hold_at_once_and_only_with_a_share_of_alpha_each():
         return certified_threshold(y, h, accuracy=0.8, alpha=alpha, groups=groups).is_certified
 
     assert_holds(some_group_fails, ALPHA, trials)
-    # A whole alpha each is what eight times alpha gives, divided by eight.
+    # Eight times alpha, divided by eight groups: the whole alpha for each.
     assert_breaks(lambda rng: some_group_fails(rng, 0.8), ALPHA, trials)
 
 
@@ -128,7 +128,7 @@ def test_soft_targets():
 
 
 def test_with_plenty_of_rows_a_threshold_near_the_true_one_is_found():
-    """For calibrated uniform scores the accepted are right (1 + t) / 2 of the time: 0.9 from 0.8 on."""
+    """For calibrated uniform scores, accepted answers have an accuracy of (1 + t) / 2: 0.9 at t = 0.8."""
     rng = np.random.default_rng(3)
     h = rng.random(40_000)
     found = certified_threshold(rng.random(40_000) < h, h, accuracy=0.9)
@@ -138,8 +138,8 @@ def test_with_plenty_of_rows_a_threshold_near_the_true_one_is_found():
     assert all(0.79 <= threshold <= 0.85 for threshold in each.thresholds.values())
 
 
-def test_other_rows_that_mislead_cost_power_and_nothing_else():
-    """Rows of a fit on which the score looked the wrong way round."""
+def test_misleading_fit_rows_cost_power_only():
+    """On the rows of the fit the score looked reversed."""
     h, y = require_sorted(np.random.default_rng(5), 5000)
     wrong = Forecasts.of(Tally.of(1 - h, y))
     assert_holds(certifies(flat, others=wrong), ALPHA, TRIALS)

@@ -1,4 +1,4 @@
-"""The procedure retyped slowly, what must not matter, and the edges: all right, all wrong, ties, nothing accepted."""
+"""A slow version of the procedure, what must not matter, and edge cases: all correct, all wrong, ties, no row."""
 
 import json
 
@@ -18,7 +18,7 @@ VALUES = [0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0]
 
 
 def slow_start(outlook, candidates, n, target, alpha):
-    """Return where to begin: the strongest evidence to be expected, of equals the strictest."""
+    """Return the start: the threshold with the strongest expected evidence; the strictest of equals."""
     total, best, found = sum(outlook.rows), None, 0
     for place, t in enumerate(candidates):
         seen = sum(rows for score, rows in zip(outlook.score, outlook.rows, strict=True) if score >= t)
@@ -34,7 +34,7 @@ def slow_start(outlook, candidates, n, target, alpha):
 
 
 def slow_threshold(h, y, outlook, candidates, target, alpha):
-    """Go down from the start, one exact test after the other, and stop at the first that fails."""
+    """Test one threshold after the other, from the start downwards, and stop at the first that fails."""
     found = None
     for t in candidates[slow_start(outlook, candidates, len(h), target, alpha) :: -1]:
         accepted = [right for score, right in zip(h, y, strict=True) if score >= t]
@@ -79,28 +79,28 @@ def test_one_group_is_no_group(rows):
     assert grouped.thresholds == {"law": alone.threshold}
 
 
-def test_what_is_reported():
+def test_reported_numbers():
     h, y = np.repeat([0.5, 0.9], 100), np.repeat([1, 0, 1, 0], [40, 60, 98, 2])
     part = certified_threshold(y, h, accuracy=0.9, others=Tally.of(h, y)).parts[0]
     assert (part.threshold, part.rows, part.accepted, part.coverage) == (0.51, 200, 100, 0.5)
     assert (part.accuracy, part.withheld, part.withheld_share) == (0.98, 40, 40 / 138)
     assert part.p_value == pytest.approx(stats.binom.sf(97, 100, 0.9))
-    # The lower end is above the target exactly if the target was shown.
+    # The lower end is above the target exactly if the target is certified.
     low = stats.beta.ppf(0.1, 98, 3)
     assert (part.low, part.rows_needed) == (pytest.approx(low), None)
     assert low > 0.9
 
 
 @pytest.mark.parametrize("n", [1, 2, 22, 100])
-def test_all_right_is_certified_from_the_fewest_rows_on(n):
+def test_all_correct_is_certified_with_the_fewest_rows(n):
     found = certified_threshold(np.ones(n), np.ones(n), accuracy=0.9, others=Tally.of([1.0], [1]))
     assert found.threshold == (0.0 if n >= 22 else None)
     assert found.parts[0].rows_needed is None
-    assert found.parts[0].outlook == (None if n >= 22 else "unclear")  # one or two rows tell nothing of others
+    assert found.parts[0].outlook == (None if n >= 22 else "unclear")  # one or two rows are no basis for an estimate
 
 
-def test_rows_needed_are_more_than_there_are_and_rest_on_more_than_a_handful():
-    start = Tally.of([0.5, 0.95], [1, 1])  # begins where nothing can be shown
+def test_rows_needed_exceed_the_rows_and_are_estimated_from_enough_of_them():
+    start = Tally.of([0.5, 0.95], [1, 1])  # starts where nothing can be certified
     low = np.full(1000, 0.5), np.tile([1, 0], 500)
 
     def certify(h, y):
@@ -127,7 +127,7 @@ def test_one_row():
     json.dumps(found.to_dict(), allow_nan=False)
 
 
-def test_nothing_accepted_at_the_strict_end_is_no_obstacle():
+def test_thresholds_that_accept_nothing_are_skipped():
     h, y = np.full(400, 0.6), np.ones(400)
     found = certified_threshold(y, h, accuracy=0.9)
     assert found.threshold == 0.0
@@ -148,7 +148,7 @@ def test_a_threshold_accepts_what_is_equal_to_it():
     assert (found.threshold, found.parts[0].accepted) == (0.7, 50)
 
 
-def test_groups_share_alpha_and_those_that_cannot_abstain():
+def test_groups_share_alpha_and_abstain_without_a_certificate():
     h, y = np.full(240, 0.8), np.repeat([1, 1, 0], 80)
     groups = np.repeat(["law", "art", "chess"], 80)
     found = certified_threshold(y, h, accuracy=0.9, groups=groups, others=Tally.of(h, y, groups=groups))
@@ -185,7 +185,7 @@ def test_a_document_counts_once():
     assert certified_threshold(np.ones(150), np.full(150, 0.9), accuracy=0.9).threshold == 0.0
 
 
-def test_which_row_of_a_question_counts_has_nothing_to_do_with_its_label():
+def test_the_row_that_counts_for_a_question_is_independent_of_its_label():
     n = 4000
     ids, y = np.repeat(np.arange(n), 2), np.tile([0, 1], n)
     found = certified_threshold(y, np.full(2 * n, 0.5), accuracy=0.4, ids=ids, others=Tally.of([0.5], [1]))
@@ -215,12 +215,12 @@ def test_soft_targets_need_more_rows_than_labels_do():
         ({"accuracy": 0.9, "ids": [1]}, "ids has 1"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(options, said):
+def test_invalid_targets_are_refused(options, said):
     with pytest.raises(InputError, match=said):
         certified_threshold([0, 1], [0.5, 0.9], **options)
 
 
-def test_what_is_no_row_is_refused():
+def test_invalid_rows_are_refused():
     for h, y, said in (
         ([0.5, np.nan], [0, 1], r"y_prob\[1\] is nan"),
         ([0.5, 0.9], [0, np.nan], r"y_true\[1\] is nan"),
@@ -239,7 +239,7 @@ def test_the_sequence_ends_at_the_first_failure():
 
 
 def test_the_rows_that_are_needed_are_enough():
-    """With as many rows as were said, and the accuracy that was seen, four in five tries pass."""
+    """With the printed number of rows and the observed accuracy, four in five simulations pass."""
     h, y = np.full(60, 0.8), np.repeat([1, 0], [54, 6])
     needed = certified_threshold(y, h, accuracy=0.85, others=Tally.of(h, y)).parts[0].rows_needed
     rng = np.random.default_rng(0)
@@ -248,7 +248,7 @@ def test_the_rows_that_are_needed_are_enough():
     assert 0.79 < passed.mean() < 0.83
 
 
-def test_an_outlook_without_enough_rows_begins_with_all_of_them():
+def test_with_too_few_fit_rows_the_start_accepts_all():
     outlook = Forecast(np.array([0.5, 0.9]), np.array([90.0, 10.0]), np.array([45.0, 10.0]))
     assert best_start(outlook, CANDIDATES, 5, 0.9, 0.1) == 0
     assert CANDIDATES[best_start(outlook, CANDIDATES, 1000, 0.9, 0.1)] == 0.9

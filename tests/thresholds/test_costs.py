@@ -29,7 +29,7 @@ def test_nothing_is_cheaper_by_brute_force(seed, costs, is_soft):
     json.dumps(found.to_dict(), allow_nan=False)
 
 
-def test_the_rule_is_nearly_cheapest_for_calibrated_confidences_and_not_for_others():
+def test_the_rule_is_nearly_cheapest_only_for_calibrated_confidences():
     rng = np.random.default_rng(0)
     p = rng.choice(np.linspace(0.05, 0.95, 19), 20_000)
     y = rng.random(20_000) < p

@@ -1,4 +1,4 @@
-"""The whole curve: counts by hand, exact tails, and bounds for soft targets that are bounds."""
+"""The threshold curve: counts by hand, exact tails, and valid bounds for soft targets."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_it_agrees_with_the_metric_of_the_same_name():
     np.testing.assert_array_equal(np.nan_to_num(mine.accuracy), theirs.accuracy)
 
 
-def test_nothing_accepted_is_unknown_and_shows_nothing():
+def test_without_accepted_rows_accuracy_is_unknown_and_the_p_value_is_1():
     curve = threshold_curve([1], [0.5], thresholds=[0.6])
     assert np.isnan(curve.accuracy[0])
     assert (curve.low[0], curve.high[0]) == (0, 1)
@@ -63,7 +63,7 @@ def test_an_interval_ends_above_the_target_exactly_if_the_p_value_is_below_alpha
 
 
 def test_bounds_for_soft_targets_are_never_below_the_truth():
-    """Values 0 and 1 are soft targets too, and for them the tail is known."""
+    """Labels 0 and 1 are soft targets, too, and their tail is known."""
     accepted = np.repeat(40.0, 41)
     right = np.arange(41.0)
     for accuracy in (0.5, 0.9):
@@ -73,7 +73,7 @@ def test_bounds_for_soft_targets_are_never_below_the_truth():
         assert soft[-1] == pytest.approx(accuracy**40)
 
 
-def test_tallies_and_faults():
+def test_tallies_and_errors():
     tally = Tally.of([0.5, 0.9], [0, 1], groups=["a", "b"], ids=[1, 2], n_blocks=4)
     assert threshold_curve(tally, thresholds=[0.9]).right.tolist() == [1]
     with pytest.raises(InputError, match="rising"):

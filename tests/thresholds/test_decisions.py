@@ -1,4 +1,4 @@
-"""The rule that a model keeps, and what it remembers of its rows: by hand, there and back, and hostile content."""
+"""The decision rule and the fit record of a model: by hand, saved and loaded, and with hostile content."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,7 @@ def evidence(calibrated, groups=None):
     return Evidence.of(np.asarray(calibrated), np.asarray(calibrated), group=groups)
 
 
-def test_a_row_is_answered_from_the_threshold_on():
+def test_a_row_at_or_above_the_threshold_is_answered():
     found = DecisionRule(0.8).decide(evidence([0.79, 0.8, 1.0, 0.0]))
     assert found.decision == ["abstain", "answer", "answer", "abstain"]
     assert found.threshold.tolist() == [0.8] * 4
@@ -35,7 +35,7 @@ def test_no_threshold_abstains_and_is_null():
     assert found.to_polars()["threshold"].to_list() == [None]
 
 
-def test_each_group_has_its_own_and_strangers_abstain():
+def test_each_group_has_its_own_threshold_and_unknown_groups_abstain():
     groups = ["law", "art", "chess", None, 1]
     rule = DecisionRule(None, {"law": 0.5, "art": None, 1: 0.9})
     found = rule.decide(evidence([0.6, 0.6, 0.6, 0.6, 0.95], groups))
@@ -57,10 +57,10 @@ names = st.text(max_size=5) | st.integers(-5, 5) | st.floats(0.5, 0.7)
 
 @examples(20)
 @given(thresholds, st.none() | st.dictionaries(names, thresholds, max_size=3))
-def test_a_rule_comes_back(threshold, groups):
+def test_a_rule_is_saved_and_loaded(threshold, groups):
     rule = DecisionRule(threshold, groups, {"kind": "certified", "accuracy": 0.9})
-    plain, arrays = flatten(rule)
-    assert unflatten(DecisionRule, json.loads(json.dumps(plain)), arrays) == rule
+    plain, numbers = flatten(rule)
+    assert unflatten(DecisionRule, json.loads(json.dumps(plain)), numbers) == rule
 
 
 RULE = flatten(DecisionRule(None, {"law": 0.5, "art": None}))[0]
@@ -75,7 +75,7 @@ RULE = flatten(DecisionRule(None, {"law": 0.5, "art": None}))[0]
         {**RULE, "threshold": "0.8"},
         {**RULE, "threshold": 1.5},
         {**RULE, "threshold": True},
-        {**RULE, "groups": {"law": 0.8}},
+        {**RULE, "groups": {"law": "0.8"}},
         {**RULE, "groups": [["law"]]},
         {**RULE, "groups": [["law", 0.5], ["law", 0.6]]},
         {**RULE, "groups": [[["law"], 0.5]]},
@@ -87,9 +87,9 @@ RULE = flatten(DecisionRule(None, {"law": 0.5, "art": None}))[0]
         {**RULE, "about": {"kind": ["given"]}},
     ],
 )
-def test_content_that_is_no_rule_is_refused(plain):
+def test_invalid_rules_are_refused(plain):
     with pytest.raises(InputError):
-        unflatten(DecisionRule, plain, {})
+        unflatten(DecisionRule, plain, b"")
 
 
 def memory():
@@ -97,15 +97,15 @@ def memory():
     return remembered(np.arange(1, 900, dtype=np.uint64), np.empty(0, dtype=np.uint64), Forecasts.of(tally))
 
 
-def test_a_memory_comes_back():
-    plain, arrays = flatten(memory())
-    back = unflatten(FitRecord, json.loads(json.dumps(plain)), arrays)
+def test_a_fit_record_is_saved_and_loaded():
+    plain, numbers = flatten(memory())
+    back = unflatten(FitRecord, json.loads(json.dumps(plain)), numbers)
     assert {*back.groups} == {"law", "art"}
     assert back.outlooks().expected("law").rows.sum() == pytest.approx(2 + 20)
     assert back.outlooks().expected("chess").rows.sum() == pytest.approx(20)
 
 
-def test_a_twentieth_of_known_questions_is_noticed():
+def test_five_percent_of_known_questions_are_detected():
     seen, new = np.arange(1, 20_001, dtype=np.uint64), np.arange(50_000, 60_000, dtype=np.uint64)
     mine = replace(memory(), questions=sample(seen))
     assert mine.known(new) == 0
@@ -132,7 +132,7 @@ def test_a_twentieth_of_known_questions_is_noticed():
         ({"right": np.full(6, np.nan)}, "right.0. is nan"),
     ],
 )
-def test_content_that_is_no_memory_is_refused(changes, match):
+def test_invalid_fit_records_are_refused(changes, match):
     assert len(memory().score) == 6
     with pytest.raises(InputError, match=match):
         rebuilt(replace(memory(), **changes))

@@ -1,4 +1,4 @@
-"""From nothing to calibrated confidences, with a real LLM on this machine."""
+"""From questions to calibrated confidences, with a real local LLM."""
 
 import json
 import socket
@@ -47,7 +47,7 @@ def local(*arguments):
 
 
 def asked(path, count=120):
-    """Write questions of topics that a very small LLM knows something of."""
+    """Write questions from topics that a very small LLM knows something about."""
     subjects = ["capitals", "continents", "us-states", "cities", "larger-country", "symbol-of-element"]
     rows = questions().filter(pl.col("subject").is_in(subjects))
     rows.sample(count, shuffle=True, seed=3).write_parquet(path)
@@ -55,7 +55,7 @@ def asked(path, count=120):
 
 @needs_smollm2
 def test_ask_judge_fit_and_apply(cache):
-    """A constant would not pass: most replies are read, they have several confidences, and some answers are right."""
+    """Most replies are read, with several distinct confidences, and some answers are correct."""
     asked(cache / "questions.parquet")
     url, said = local("start", "--model", "smollm2")
     assert url in said
@@ -92,7 +92,7 @@ def test_ask_judge_fit_and_apply(cache):
 
 @needs_smollm2
 def test_without_its_guidance_the_small_llm_does_not_keep_the_form(cache):
-    """Why there is a prompt of its own for it: with the paper's words alone, replies are seldom read."""
+    """Why it has its own prompt: with the paper's words alone, few replies can be read."""
     asked(cache / "questions.parquet", 12)
     server = local_llm.start("smollm2")
     common = ("--base-url", server.base_url, "--model", "SmolLM2-135M-Instruct", "--workers", "4")
@@ -110,7 +110,7 @@ def test_a_model_that_is_not_installed_says_what_to_type(cache, monkeypatch):
         local_llm.start("gpt")
 
 
-def test_a_part_that_is_not_the_published_one_is_named_and_leaves_nothing(cache, monkeypatch):
+def test_a_download_that_differs_from_the_published_file_is_named_and_removed(cache, monkeypatch):
     parts = [cache / "a.bin", cache / "b.bin"]
     for path in parts:
         path.write_bytes(path.stem.encode())
@@ -132,7 +132,7 @@ def test_a_part_that_is_not_the_published_one_is_named_and_leaves_nothing(cache,
 
 
 def test_a_process_that_is_not_ours_is_not_stopped(cache):
-    """What is known of a server outlives it, and its number may be another's by then."""
+    """The record of a server outlives it, and another process may have its id by then."""
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         stale = local_llm.Running("SmolLM2-135M-Instruct", 9, other.pid)
@@ -145,7 +145,7 @@ def test_a_process_that_is_not_ours_is_not_stopped(cache):
         other.wait()
 
 
-def test_a_port_that_is_taken_is_told(cache, monkeypatch):
+def test_a_port_in_use_is_reported(cache, monkeypatch):
     monkeypatch.setattr(local_llm.LocalModel, "path", lambda self: cache / "model.gguf")
     monkeypatch.setattr(local_llm, "find_spec", lambda name: True)
     with socket.socket() as taken:

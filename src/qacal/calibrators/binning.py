@@ -152,7 +152,7 @@ class QABinning(BinningCalibrator):
     or fewer because of ties (:class:`UniformMassBinning` says how a bin closes). A smaller group uses the map of its
     nearest ancestor with :math:`b` rows or more; unknown groups use the root's, which is made of all rows.
 
-    How to choose: with about 1,000 labelled rows per group, it needs no assumptions and its intervals are useful. With
+    How to choose: with about 1,000 labelled rows per group, it assumes no shape and its intervals are useful. With
     fewer, :class:`ScalingQABinning` or :class:`HierarchicalScaling` are more accurate.
 
     Parameters

@@ -68,7 +68,7 @@ def fit_step_bins(
     return BinMaps(
         top=np.tile(tops, len(ancestry.depth)),
         tie=np.zeros(len(value), dtype=np.uint64),
-        # If the interval is right, a value outside of it is wrong.
+        # If the interval holds, a value outside of it is not the accuracy of the bin.
         value=np.clip(value, low, high),
         low=low,
         high=high,
@@ -195,7 +195,7 @@ class StepBinning(Calibrator):
     A group with fewer than `rows_per_map` rows uses the map of its nearest ancestor with enough rows; the root always
     has a map.
 
-    How to choose: only for a score that was trained on *other* rows, or a stated confidence that is good. Without
+    How to choose: only for a score that was trained on *other* rows, or a calibrated stated confidence. Without
     `recalibrate`, an error of the score stays, within the interval. The guarantee is void if the score or the groups
     were trained on these rows, or if `step`, `rows_per_map` or `max_depth` were chosen on them. To correct a stated
     confidence, use :class:`TreeBinning`.

@@ -53,7 +53,7 @@ def fit_tree_bins(
     return BinMaps(
         top=np.where(is_last, np.inf, cuts[(stop - 1) % len(cuts)]),
         tie=np.zeros(len(start), dtype=np.uint64),
-        # If the interval is right, a value outside of it is wrong.
+        # If the interval holds, a value outside of it is not the accuracy of the bin.
         value=np.clip(value, low, high),
         low=low,
         high=high,

@@ -23,9 +23,9 @@ def number_of(value: Any) -> float | None:
     """Return a value, or the text of a number, as a finite number; None if it is not one.
 
     >>> number_of("0,85"), number_of("85%"), number_of(True), number_of("high")
-    (0.85, 85.0, 1.0, None)
+    (0.85, 0.85, 1.0, None)
     """
-    number = parse_number(value, most=100.0)
+    number = parse_number(value)
     return number if math.isfinite(number) else None
 
 

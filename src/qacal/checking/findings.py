@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import ceil
 from shlex import quote
 
 import numpy as np
@@ -12,12 +13,11 @@ from qacal.checking.confidences import Scale
 from qacal.checking.summary import Summary
 from qacal.errors import counted, some_of
 from qacal.metrics.scores import doubt_of
-from qacal.records.bad_rows import MAX_BAD, Reason
 from qacal.records.columns import EXPECTED_LABELS, PROVENANCE, expression_option
-from qacal.records.file_options import NOT_UTF8, current_options, encoding_problem
-from qacal.records.files import free_name
-from qacal.records.provenance import is_provenance
-from qacal.records.reading import COPIED, REMOVE_COPIES
+from qacal.records.provenance import COPIED, REMOVE_COPIES, is_provenance
+from qacal.records.reading import LABEL_SOME, MAX_BAD, Reason
+from qacal.records.text_files import NOT_UTF8, current_options, encoding_problem
+from qacal.records.writers import free_name
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import combined, surplus
 
@@ -52,19 +52,20 @@ class Finding:
 # Columns
 
 
-def on_columns(summary: Summary, stated: Mapping[str, str], *, is_file: bool) -> Iterator[Finding]:
+def on_columns(summary: Summary, stated: Mapping[str, str]) -> Iterator[Finding]:
     """Yield findings on columns that are missing or have other names."""
     names, columns = list(summary.names), summary.columns
     if not names:
         return
     for column, name in stated.items():
         if name not in names:
-            remedy = f"Leave out --column {column}={name}, or name one of: {some_of(names, 12)}."
+            option = f"--column {column}={name} (in Python: {column!r} in columns)"
+            remedy = f"Leave out {option}, or name one of: {some_of(names, 12)}."
             yield Finding("missing_columns", True, f"There is no column {name!r} for the {column}.", remedy)
     if columns.guessed:
         mapping = {name: columns.names[name] for name in columns.guessed}
         guesses = ", ".join(f"{column} seems to be {name!r}" for column, name in mapping.items())
-        remedy = "If so, pass the --column options below." if is_file else f"If so, pass columns={mapping}"
+        remedy = f"If so, pass {' '.join(column_options(mapping))} (in Python: columns={mapping})."
         yield Finding("renamed_columns", True, f"Columns with other names: {guesses}.", remedy)
     missing = [column for column in columns.missing if column not in stated]
     if missing:
@@ -84,7 +85,9 @@ def on_columns(summary: Summary, stated: Mapping[str, str], *, is_file: bool) ->
         problem = (
             f"Beside 'answer' there is {columns.rival_answer!r}: 'answer' may be the expected answer, not the LLM's."
         )
-        yield Finding("two_answers", False, problem, f"If so, pass --column answer={columns.rival_answer}.")
+        mapping = {"answer": columns.rival_answer}
+        remedy = f"If so, pass {column_options(mapping)[0]} (in Python: columns={mapping})."
+        yield Finding("two_answers", False, problem, remedy)
 
 
 def column_options(mapping: Mapping[str, str]) -> list[str]:
@@ -111,9 +114,13 @@ def on_rows(summary: Summary, scale: Scale, is_usable: Bools) -> Iterator[Findin
         problem = f"{counted(count, 'row')} of {summary.bad.rows:,} cannot be used; the first of each kind:"
         for reason in reasons:
             problem += f"\n{reason.count:,} {reason.kind}: {_example(reason)}"
-        remedy = f"Fix them, or skip them: --skip-bad-rows {free_name('bad.jsonl')}"
+        option, hint = f"--skip-bad-rows {free_name('bad.jsonl')}", "on_fault=qacal.BadRows()"
         if count > MAX_BAD * summary.bad.rows:
-            remedy = f"Fix them: more than {MAX_BAD:.0%} are skipped only with --max-bad."
+            more = max_bad_option(count, summary.bad.rows)
+            option, hint = f"{option} {more}", f"{hint}, max_bad={more.split()[1]}"
+        remedy = f"Fix them, or skip them: {option} (in Python: {hint})"
+        if count == summary.bad.rows:
+            remedy = "Fix them: without them, no row is left."
         in_words = f"{summary.columns.names.get('confidence', '')} in words"
         word = next((word for word, _ in summary.words.most_common() if any(map(str.isalpha, word))), None)
         if word is not None and any(reason.kind == in_words for reason in reasons):
@@ -121,9 +128,21 @@ def on_rows(summary: Summary, scale: Scale, is_usable: Bools) -> Iterator[Findin
         yield Finding("bad_rows", True, problem, remedy, count)
     unlabelled = int(np.count_nonzero(np.isnan(summary.column("label")) & is_usable))
     if unlabelled and "correct" in summary.columns.names and not summary.has_no_label:
-        remedy = f"Label them (qacal judge), or skip them: --skip-bad-rows {free_name('unlabelled.jsonl')}"
-        yield Finding("unlabelled", True, f"{counted(unlabelled, 'row')} without a label.", remedy, unlabelled)
+        problem = f"{counted(unlabelled, 'row')} of {summary.bad.rows:,} without a label. A fit leaves them out."
+        yield Finding("unlabelled", False, problem, "Label them (qacal judge) to use them, too.", unlabelled)
     yield from _repeats(summary)
+
+
+def max_bad_option(count: int, rows: int) -> str:
+    """Return the option with which a fit skips this many bad rows, also in the training part of a split.
+
+    >>> max_bad_option(300, 1_000)
+    '--max-bad 0.36'
+    """
+    share = count / rows
+    # Three standard errors of the share in a part with 70% of the rows.
+    most = share + 3 * (share * (1 - share) / (0.7 * rows)) ** 0.5
+    return f"--max-bad {min(ceil(100 * most) / 100, 1):g}"
 
 
 def _example(reason: Reason) -> str:
@@ -161,7 +180,7 @@ def on_encoding(summary: Summary) -> Iterator[Finding]:
     if first is not None:
         parts.append(f"{counted(first.count, 'row')} of {summary.bad.rows:,} (the first: {first.example.place})")
     if parts:
-        remedy = "If these rows are damaged, skip them: --skip-bad-rows FILE."
+        remedy = "If these rows are damaged, skip them: --skip-bad-rows FILE (in Python: on_fault=qacal.BadRows())."
         problem = f"{' and '.join(parts)} {encoding_problem()}"
         if current_options().encoding is None:
             remedy = f"{NOT_UTF8[0].upper()}{NOT_UTF8[1:]} {remedy}"
@@ -195,7 +214,8 @@ def _repeats(summary: Summary) -> Iterator[Finding]:
         more = surplus(by_llm[summary.column("asked" if identity is None else "named")]) - copies
         if more > 0:
             kept = "with one id" if identity is not None else "with one text (there is no column id)"
-            problem = f"{counted(more, 'row')} repeat a question. For a fit, rows {kept} are one question."
+            repeat = "repeats" if more == 1 else "repeat"
+            problem = f"{counted(more, 'row')} {repeat} a question. For a fit, rows {kept} are one question."
             remedy = (
                 "The default model counts them as one document, and its intervals hold. Other calibrators assume "
                 "independent rows: for their intervals, keep one row per question."
@@ -240,7 +260,10 @@ def on_origins(summary: Summary) -> Iterator[Finding]:
         counts = summary.origins.get(name)
         if counts is not None and len(counts) > 1 and is_provenance(name, list(counts)):
             values = some_of([f"{value} ({count:,})" for value, count in counts.most_common()], 12)
-            remedy = f"--by {name} fits one model for each; --allow-mixed one for all."
+            remedy = (
+                f"One model for each: --by {name} (in Python: fit on the rows of each). One model for all of them: "
+                "--allow-mixed (in Python: allow_mixed=True)."
+            )
             yield Finding(f"several_{name}s", True, f"The rows come from {len(counts):,} {plural}: {values}.", remedy)
 
 
@@ -250,7 +273,7 @@ def on_origins(summary: Summary) -> Iterator[Finding]:
 def on_labels(summary: Summary, labels: Floats) -> Iterator[Finding]:
     """Yield a finding if the labels of usable rows are too few, or nearly all the same."""
     if summary.has_no_label:
-        problem, remedy = "No row has a label.", "Label some answers: qacal judge, or by hand."
+        problem, remedy = "No row has a label.", LABEL_SOME
         for reason in _unread_labels(summary)[:1]:
             problem, remedy = f"No label can be read: {_example(reason)}.", f"Write {EXPECTED_LABELS}."
         yield Finding("no_labels", True, problem, remedy)
@@ -281,7 +304,8 @@ def on_scale(scale: Scale, name: str, percent: bool) -> Iterator[Finding]:
         remedy = "Leave out --percent (in Python: percent=True)."
         yield Finding("no_percents", True, f"{span}: these are not percents.", remedy)
     elif scale.kind == "grades":
-        remedy = f"Divide by {scale.most:g} first; --percent would read {scale.high:g} as {scale.high / 100:g}."
+        wrong = f"--percent (in Python: percent=True) would read {scale.high:g} as {scale.high / 100:g}"
+        remedy = f"Divide by {scale.most:g} first; {wrong}."
         yield Finding("grades", True, f"{span}: these look like grades up to {scale.most:g}.", remedy)
     elif scale.kind == "mixed":
         problem = f"{name} mixes scales: {scale.fractions:,} numbers lie between 0 and 1, and {scale.above:,} above 1."

@@ -22,13 +22,12 @@ from qacal.metrics.scores import Auroc, auroc_of_counts
 from qacal.model.defaults import DEPTH_WITH_SCORE, SHARE_WITH_SCORE
 from qacal.model.pipeline import Progress, no_progress
 from qacal.model.summary import labels_for_group, rounded_up
-from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import expression_key, listed
-from qacal.records.file_options import current_options
-from qacal.records.files import File, free_name
-from qacal.records.reading import Reading, as_source
+from qacal.records.files import File
+from qacal.records.reading import MAX_BAD, BadRows, Reading, as_source
 from qacal.records.table import Table
-from qacal.records.writers import finite
+from qacal.records.text_files import current_options
+from qacal.records.writers import finite, free_name
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.thresholds.curve import threshold_curve
 from qacal.thresholds.fit_record import CANDIDATES
@@ -119,9 +118,9 @@ class RecordsCheck:
         return {"is_fine": self.is_fine, **finite(asdict(self))}
 
     def __str__(self) -> str:
-        from qacal.checking.words import described
+        from qacal.checking.words import described, for_python
 
-        return described(self)
+        return described(self, for_python)
 
 
 def check(
@@ -203,7 +202,7 @@ def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError |
     issues = (
         *_on_file(summary, fault),
         *findings.on_encoding(summary),
-        *findings.on_columns(summary, reading.columns, is_file=is_file),
+        *findings.on_columns(summary, reading.columns),
         *findings.on_scale(scale, names.get("confidence", "confidence"), reading.percent),
         *findings.on_origins(summary),
         *findings.on_rows(summary, scale, is_usable),
@@ -309,6 +308,8 @@ def _options(summary: Summary, reading: Reading, scale: Scale, issues: Sequence[
         yield from (f"--expression {quote(f'{word}={GAP}')}" for word in scale.words)
     if "several_models" in kinds:
         yield "--by model"
-    bad = sum(finding.count or 0 for finding in issues if finding.kind in ("bad_rows", "unlabelled"))
-    if 0 < bad <= MAX_BAD * summary.bad.rows:
+    bad, rows = sum(finding.count or 0 for finding in issues if finding.kind == "bad_rows"), summary.bad.rows
+    if 0 < bad < rows:
         yield f"--skip-bad-rows {free_name('bad.jsonl')}"
+        if bad > MAX_BAD * rows:
+            yield findings.max_bad_option(bad, rows)

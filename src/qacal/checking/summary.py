@@ -17,9 +17,8 @@ import polars as pl
 from qacal.checking.confidences import number_of
 from qacal.checking.names import Columns
 from qacal.checking.others import OtherColumn
-from qacal.records.bad_rows import BadRows
 from qacal.records.columns import PROVENANCE, Checks, listed
-from qacal.records.reading import Gathered
+from qacal.records.reading import BadRows, Gathered
 from qacal.records.table import Table
 from qacal.tally.arrays import Floats, Hashes, is_missing
 from qacal.tally.ids import combined, id_hashes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
@@ -10,23 +11,45 @@ from typing import TYPE_CHECKING
 
 from qacal.checking.findings import GAP, column_options
 from qacal.errors import counted, some_of
-from qacal.records.files import free_name, held_out_name, split_names
+from qacal.records.writers import free_name, held_out_name, split_names
 
 if TYPE_CHECKING:
     from qacal.checking.records_check import RecordsCheck
 
 _WIDTH = 79
 _SCALES = {"0-1": "scale 0 to 1", "percent": "percents", "mixed": "mixed scales", "logarithms": "logarithms"}
+# Options of the command line, and what to pass in Python instead; that may contain two levels of parentheses.
+_OPTION = r"--[a-z-]+(?: (?:'[^'\n]*'|[^\s(-]\S*))?"
+_HINT = r" \(in Python: ((?:[^()\n]|\((?:[^()\n]|\([^()\n]*\))*\))*)\)"
+_OPTIONS = re.compile(f"{_OPTION}(?: {_OPTION})*{_HINT}")
+_ARGUMENTS = {"--feature": "features=[{!r}]", "--partition": "partition={!r}", "--embedder": "embedder={!r}"}
 
 
-def described(checked: RecordsCheck, edited: Callable[[str], str] = str) -> str:
-    """Return a check as text for a terminal; `edited` changes the texts of findings before lines are wrapped."""
+def for_python(text: str) -> str:
+    """Return a text with arguments of Python in place of the options of the command line.
+
+    >>> for_python("Pass --percent (in Python: percent=True), or --column answer=NAME (in Python: columns).")
+    'Pass percent=True, or the argument columns.'
+    >>> for_python("--partition column:topic")
+    "partition='column:topic'"
+    """
+    option, _, value = text.partition(" ")
+    if option in _ARGUMENTS:
+        return _ARGUMENTS[option].format(value)
+    return _OPTIONS.sub(lambda found: f"the argument {found[1]}" if found[1].isidentifier() else found[1], text)
+
+
+def described(checked: RecordsCheck, edited: Callable[[str], str]) -> str:
+    """Return a check as text for a terminal.
+
+    edited : changes options and the texts of findings before lines are wrapped: for a shell or for Python.
+    """
     parts = (
         _head(checked),
         _findings(checked, edited),
         _command(checked),
         _facts(checked),
-        _useful(checked),
+        _useful(checked, edited),
         _enough(checked),
     )
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part)))
@@ -60,7 +83,7 @@ def _command(checked: RecordsCheck) -> Iterator[str]:
         return
     skips = any(option.startswith("--skip-bad-rows") for option in checked.options)
     by_option = {"renamed_columns", "percents", "several_models", "words"}
-    by_option |= {"bad_rows", "unlabelled"} if skips else set()
+    by_option |= {"bad_rows"} if skips else set()
     is_stuck = any(finding.stops and finding.kind not in by_option for finding in checked.findings)
     first = ["once the rest is fixed"] if is_stuck else []
     first += [f"with each {GAP} filled in"] if "words" in kinds else []
@@ -115,19 +138,19 @@ def _confidence(checked: RecordsCheck) -> str:
     return f"{text}. {pairs} (AUROC {ranking.value:.2f}, {ranking.low:.2f} to {ranking.high:.2f})"
 
 
-def _useful(checked: RecordsCheck) -> Iterator[str]:
+def _useful(checked: RecordsCheck, edited: Callable[[str], str]) -> Iterator[str]:
     if checked.useful:
         yield "Columns that a fit could use:"
     for column in checked.useful:
+        first, *others = map(edited, column.options)
         if column.auroc is not None:
             span = f"AUROC {column.auroc.value:.2f}, {column.auroc.low:.2f} to {column.auroc.high:.2f}"
-            use = f", another confidence ({span}): {column.options[0]}"
+            use = f", another confidence ({span}): {first}"
         elif column.use == "vectors":
-            use = f", vectors of the texts: {column.options[0]}"
+            use = f", vectors of the texts: {first}"
         else:
             shares = f"{column.values} values, {column.low:.0%} to {column.high:.0%} correct"
-            feature, partition = column.options
-            use = f" ({shares}): {feature} adds it to the score, {partition} makes groups of it"
+            use = f" ({shares}): {first} adds it to the score, {others[0]} makes groups of it"
         yield from _wrapped(column.name + use, "    ")
 
 

@@ -27,10 +27,10 @@ def run(
     """Count how many samples of an answer agree.
 
     For files with several answers of one LLM to each question: epochs of inspect, or samples of your own. The output
-    has one row for each question, one of those with the most frequent answer, with its confidence, its label and all
-    other columns. Which one depends on the rows, not on their order. Answers are compared up to case, articles and
-    punctuation. New columns: agreement (the share of the samples with this answer), answers_entropy (in nats; 0 if all
-    agree) and samples. If there is no other confidence, agreement can be the one to fit.
+    has one row for each question: a row with the most frequent answer, with its confidence, its label and all other
+    columns. The order of the file does not matter. Answers are compared up to case, articles and punctuation. New
+    columns: agreement (the share of the samples with this answer), answers_entropy (in nats; 0 if all agree) and
+    samples. If there is no other confidence, use agreement as the confidence.
 
     \b
         qacal agree samples.jsonl --by id -o answers.jsonl

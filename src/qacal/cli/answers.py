@@ -34,9 +34,9 @@ def run(
 
     Each guess with a confidence is a row: id, question, answer, confidence, confidence_tokens (the probability of the
     answer's tokens, if the server gave it), ground_truth, choices, model, prompt, confidence_source, and the other
-    columns of the question. Of several samples, the row is the first with the most frequent answer, with agreement,
-    answers_entropy and samples. Refusals and unreadable replies are counted by reason. Replies are parsed again each
-    time, so better parsers read old runs.
+    columns of the question. With several samples, a question has one row, the first with the most frequent answer, and
+    the columns agreement, answers_entropy and samples. Refusals and unreadable replies are counted by reason. Replies
+    are parsed again each time, so better parsers read old runs.
 
     \b
         qacal answers run.db -o answers.parquet

@@ -37,10 +37,21 @@ def run(
 ) -> None:
     """Add calibrated confidences to rows, with the evidence.
 
-    New columns: calibrated (the probability that the answer is correct), low and high (its interval, if the model
-    certifies one), group, source (whose intervals were used: group, ancestor for a larger group, root for all rows),
-    rows (certifying rows in the bin that was used), alpha (the probability that at least one interval of the model is
-    wrong), decision ("answer" or "abstain", after qacal threshold) and threshold (empty if such rows always abstain).
+    \b
+    New columns:
+        calibrated  the probability that the answer is correct
+        low, high   an interval for the accuracy of similar answers, if certified
+        group       the group of the row
+        source      which answers the interval is about: those of the group, of an
+                    ancestor (a larger group) or of the root (all rows); far if
+                    the row is unlike the fit and has no interval
+        rows        the certifying rows in the bin that was used
+        alpha       the probability that any interval of the model is wrong
+        unlike      how far the row is from the fit, 0 to 1
+        decision    answer or abstain, after qacal threshold
+        threshold   the lowest calibrated confidence that is answered; empty if
+                    such rows always abstain
+
     All other columns pass through unchanged. With --skip-bad-rows, bad rows stay in place with empty new columns.
 
     \b

@@ -38,6 +38,9 @@ def run(
     probability 1 - alpha. This is about each document by itself, not about all of them at once. LABELLED needs at least
     1/alpha - 1 documents (9 for 0.1). Documents of the fit, and documents in both files, are refused.
 
+    With a set of models (qacal fit --by model), each LLM has its own documents: the output also has the column model,
+    and the intervals of an LLM come from its own labelled documents.
+
     \b
         qacal documents model labelled.jsonl new.jsonl -o documents.csv
         qacal documents model labelled.jsonl new.jsonl --alpha 0.2

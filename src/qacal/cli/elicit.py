@@ -110,7 +110,7 @@ def run(
             "--samples",
             metavar="NUMBER",
             min=1,
-            help="Ask each question this often; the majority answer gets the columns agreement, answers_entropy and "
+            help="Ask each question NUMBER times; the majority answer gets the columns agreement, answers_entropy and "
             "samples. Needs --temperature.",
         ),
     ] = 1,

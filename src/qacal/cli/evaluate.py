@@ -194,6 +194,7 @@ def _troubles(groups: list[GroupScores]) -> Iterator[str]:
 def _notes(overall: set[str], within: set[str], groups: str | None, has_groups: bool) -> Iterator[str]:
     """Yield explanations of the columns and the words in the cells of the two tables."""
     from qacal.metrics.evaluation import FEWEST_ROWS, without_group
+    from qacal.metrics.scores import SHOWN_CUT
 
     means = "mean, before, after" if within else "mean"
     yield f"{means}: mean confidence; compare it with the accuracy."
@@ -209,6 +210,7 @@ def _notes(overall: set[str], within: set[str], groups: str | None, has_groups: 
     if _NO_GROUP in within:
         yield f"{_NO_GROUP}: {without_group(groups)}."
     yield "AURC: the share of wrong answers among the most confident ones, averaged over how many are accepted."
+    yield f"log loss: confidences are cut off at {SHOWN_CUT:g} and {1 - SHOWN_CUT:g}; one error costs at most 7."
     yield "error, Brier, log loss, AURC: lower is better."
 
 

@@ -34,10 +34,10 @@ def run(
 ) -> None:
     """Explain the calibrated probability of one answer.
 
-    stated is the LLM's confidence, calibrated the probability that the answer is correct. The interval is certified. It
-    covers similar answers in the group, in a larger group, or of all kinds, whichever has enough rows. The last lines
-    say what moved the probability away from the stated confidence. For a set of models (qacal fit --by model), name
-    the LLM: --column-value model=NAME.
+    stated is the LLM's confidence, calibrated the probability that the answer is correct. The interval is
+    certified, and is about the accuracy of similar answers: those of the group, of a larger group if the group has too
+    few rows, or of all kinds. The last lines say what moved the probability away from the stated confidence. For a set
+    of models (qacal fit --by model), name the LLM: --column-value model=NAME.
 
     \b
         qacal explain model --question "What is 17 * 23?" --answer 391 --confidence 0.9
@@ -177,11 +177,11 @@ def _why(evidence: dict[str, Any]) -> Iterator[str]:
 
     words = {
         STATED: "stated",
-        WORTH: "what that is worth for all rows",
+        WORTH: "correction of the confidence",
         "text": "the meaning of the text",
         "form": "its form (lengths, digits, ...)",
         "words": "its words",
-        STEP: "moved into the interval",
+        STEP: "rounding to a step, the interval",
     }
     yield ""
     yield f"{'Why':<36}{'logit':>8}  probability"
@@ -193,7 +193,7 @@ def _why(evidence: dict[str, Any]) -> Iterator[str]:
         yield f"  not given: {', '.join(evidence['lacking'])}"
     if evidence["nearest"]:
         yield ""
-        yield "The most similar examples that the model keeps:"
+        yield "The most similar examples stored in the model:"
     for example in evidence["nearest"]:
         outcome = "correct" if example["correct"] else "wrong"
         question, answer = (" ".join(example[name].split()) for name in ("question", "answer"))

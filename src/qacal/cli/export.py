@@ -32,7 +32,7 @@ def run(
     loaded = load_one(model)
     if loaded.learned_score_ is not None:
         raise InputError(
-            f"{model} answers with a score that is learned from text, and a table cannot do that. Fit a model with "
+            f"{model} uses a score learned from text, which a table cannot compute. Fit a model with "
             "--calibrator tree-binning to export it."
         )
     if isinstance(loaded.calibrator_, TreeScaling) and isinstance(loaded.partition_, KDTree):

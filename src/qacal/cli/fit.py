@@ -96,7 +96,7 @@ def run(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Certify on these rows (labelled by people) and train on the others (labelled by a judge).",
+            help="Certify on these rows, labelled by people, and train on the others, labelled by a judge.",
         ),
     ] = None,
     train_share: Annotated[
@@ -201,7 +201,7 @@ def run(
             title = "" if by is None else f"{by} {value}: "
             options.show(title + described(one, is_certified_apart=certify is not None))
     if lost_threshold:
-        options.note("The model that was there had a threshold; this one has none (qacal threshold).")
+        options.note("The replaced model had a threshold; this one has none (qacal threshold).")
     _print_next(file, output, by, used=(certify, group_rows), skips=skip_bad_rows is not None)
 
 
@@ -242,7 +242,7 @@ def _print_next(file: str, output: str, by: str | None, *, used: Sequence[str | 
 
     used : other files of this fit; they are not held out.
     """
-    from qacal.records.files import ending_of, held_out_name
+    from qacal.records.writers import ending_of, held_out_name
 
     options.note(f"Saved to {output}{'' if by is None else f', one model for each value of the column {by}'}.")
     output, held_out = quote(output), held_out_name(file)
@@ -271,7 +271,9 @@ def _show_set(models: dict[Any, QACalibrator], by: str) -> None:
         [(str(value), *_cells(model, has_losses)) for value, model in models.items()],
     )
     if has_losses:
-        options.show("log loss: of the stated confidence and of the score, by cross-validation; lower is better.")
+        options.show(
+            "log loss: of the stated confidence and of the score, by cross-validation, cut at 0.001; lower is better."
+        )
     options.show(
         "certified within: for half of the answers, the accuracy of similar answers is within this distance of the "
         "calibrated probability; no: the distance is 0.5 or more, which says nothing."

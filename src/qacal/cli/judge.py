@@ -245,7 +245,7 @@ def _rows(file: str, run: int | None, words: dict[str, float], columns: dict[str
             for table in rows.batches():
                 for name in ("question", "answer", "ground_truth"):
                     table.require(columns.get(name, name), f"If it has another name here, pass --column {name}=NAME.")
-                yield from (_renamed(row, columns) for row in table.with_numbers(numbers).rows(typed=True))
+                yield from (_renamed(row, columns) for row in table.rows(typed=True, numbers=numbers))
 
         yield read
 

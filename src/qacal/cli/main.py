@@ -37,7 +37,7 @@ from qacal.cli import (
     threshold,
 )
 from qacal.errors import QacalError, QacalWarning
-from qacal.records.file_options import MAX_ROW_MB, file_options
+from qacal.records.text_files import MAX_ROW_MB, file_options
 
 _HELP = """Turn the confidence that an LLM states into the probability that its answer is correct.
 
@@ -64,9 +64,9 @@ Add calibrated confidences and their evidence to new answers:
 Explain one answer, and list the kinds of questions that the model found:
     qacal explain model --question "2 + 2?" --answer 5 --confidence 0.9
     qacal groups model
-Choose when to answer and when to abstain, so that 80% of the answers are correct:
+Choose when to answer, so that at least 80% of the answers are correct:
     qacal threshold model test.parquet --accuracy 0.8 --save
-If rows with one id are a document: the share of correct rows in each document:
+Estimate the share of correct rows in each document (rows with one id):
     qacal documents model test.parquet new.jsonl -o documents.csv
 Plan how many rows a guarantee needs:
     qacal plan --epsilon 0.1 --rows 5000

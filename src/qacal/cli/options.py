@@ -69,8 +69,8 @@ AllowOtherSource = Annotated[
     typer.Option(
         "--allow-other-source",
         metavar="COLUMN",
-        help="Accept another model (the LLM), prompt, confidence_source or judge than in the fit. May be repeated. "
-        "apply ignores the judge.",
+        help="Accept another model (the LLM), prompt, confidence_source, judge, or number or temperature of samples "
+        "(samples, temperature) than in the fit. May be repeated. apply ignores the judge.",
     ),
 ]
 Embedder = Annotated[
@@ -234,9 +234,8 @@ def skipping(
     reading: Reading, skip_bad_rows: Path | None, max_bad: float, bad_rows_are: str = "left out"
 ) -> Iterator[Reading]:
     """Yield how to read rows; with `skip_bad_rows`, write bad rows to that file, even if there are too many."""
-    from qacal.records.bad_rows import BadRows
-    from qacal.records.outputs import atomic_file
-    from qacal.records.writers import json_line
+    from qacal.records.reading import BadRows
+    from qacal.records.writers import atomic_file, json_line
 
     if skip_bad_rows is None:
         yield reading
@@ -260,7 +259,7 @@ def skipping(
 
 def _require_bad_rows(skip_bad_rows: Path) -> None:
     """Raise if the file exists and does not have bad rows: users may pass the file of rows by mistake."""
-    from qacal.records.outputs import is_stream
+    from qacal.records.writers import is_stream
 
     if is_stream(skip_bad_rows) or not skip_bad_rows.is_file():
         return
@@ -359,24 +358,23 @@ def json_text(value: Any) -> str:
 
 def open_output(output: str, rows: File) -> AbstractContextManager[Writer]:
     """Return a writer in the format of the input; Parquet is not printed on a terminal."""
-    from qacal.records.outputs import is_standard_output
-    from qacal.records.writers import writing
+    from qacal.records.writers import descriptor_of, writing
 
-    is_shown = is_standard_output(output) and sys.stdout.isatty()
+    is_shown = descriptor_of(output) == 1 and sys.stdout.isatty()
     return writing(output, "jsonl" if is_shown and rows.format == "parquet" else rows.format, rows.separator())
 
 
 def require_free_output(json: bool, output: str) -> None:
     """Raise if both --json and the rows would go to standard output."""
-    from qacal.records.outputs import is_standard_output
+    from qacal.records.writers import descriptor_of
 
-    if json and is_standard_output(output):
+    if json and descriptor_of(output) == 1:
         raise typer.BadParameter(f"--json writes to standard output, and so would -o {output}; name a file with -o.")
 
 
 def require_apart(*paths: str | Path | None) -> None:
     """Raise if a file is named twice; devices and pipes are allowed."""
-    from qacal.records.outputs import is_stream
+    from qacal.records.writers import is_stream
 
     files = [Path(path).resolve() for path in paths if path is not None and not is_stream(path)]
     for path in files:
@@ -395,8 +393,7 @@ def require_folder(path: str) -> None:
 
 def require_writable(path: str) -> None:
     """Raise early if an output cannot be written."""
-    from qacal.records.outputs import is_stream
-    from qacal.records.writers import output_format
+    from qacal.records.writers import is_stream, output_format
 
     output_format(path, "jsonl")
     if not is_stream(path):

@@ -30,7 +30,7 @@ def run(
     """Plan how many points per bin a guarantee needs.
 
     With probability 1 - alpha, every bin of every group has an error of at most epsilon. More points per bin guarantee
-    a smaller error; fewer follow the confidence more closely.
+    a smaller error; fewer points make finer bins.
 
     \b
         qacal plan                                     a table to choose from

@@ -29,7 +29,8 @@ def run(
     choices: Annotated[
         bool | None,
         typer.Option(
-            "--choices/--no-choices", help="Ask sciq with choices, or bigbench without. Default: the reverse."
+            "--choices/--no-choices",
+            help="Ask sciq with choices, or bigbench without them. Default: sciq without, bigbench with.",
         ),
     ] = None,
     source: Annotated[

@@ -52,7 +52,7 @@ def run(
         qacal report model test.parquet -o report.html --groups subject --threshold 0.8
     """
     from qacal.model.saved import load
-    from qacal.records.outputs import atomic_file
+    from qacal.records.writers import atomic_file
     from qacal.report import Block, read_contents, render
 
     options.require_apart(file, output, skip_bad_rows)

@@ -105,15 +105,14 @@ def _with_questions(rows: File, reading: Reading) -> Iterator[tuple[Table, list[
     """Yield the rows in batches, each with the ids of its questions (or their texts)."""
     import numpy as np
 
-    from qacal.records.columns import listed
-    from qacal.records.messages import asked_in, may_be_chat
+    from qacal.records.columns import asked_in, listed
     from qacal.records.reading import tables_of
     from qacal.tally.arrays import is_missing
 
     name = None
     for table, counting in tables_of(rows, reading):
         name = _question_column(table, reading, name)
-        chats = ((one, asked_in(one) if may_be_chat(one) else None) for one in listed(table.column(name)))
+        chats = ((one, asked_in(one)) for one in listed(table.column(name)))
         questions = [one if chat is None else chat[1] for one, chat in chats]
         # Missing values and empty text do not identify a question.
         are_good = np.array([type(one) in (str, int) and one != "" for one in questions], dtype=bool)

@@ -21,7 +21,7 @@ def run(
     accuracy: Annotated[
         float | None, typer.Option(help="Target accuracy of the accepted answers, such as 0.9.")
     ] = None,
-    alpha: Annotated[float, typer.Option(help="Probability that the target is missed.")] = 0.1,
+    alpha: Annotated[float, typer.Option(help="Probability of a certified threshold that misses its target.")] = 0.1,
     per_group: Annotated[
         bool,
         typer.Option("--per-group", help="A threshold for each group of the model; all targets hold at once."),

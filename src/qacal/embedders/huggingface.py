@@ -68,7 +68,9 @@ def _load(model: str) -> tuple[Any, Any]:
     # transformers replaces missing weights by random numbers. Only those of the pooler are never used.
     missing = sorted(name for name in report["missing_keys"] if "pooler." not in name)
     if missing:
-        raise InputError(f"hf:{model} lacks the weights {missing[:3]} (of {len(missing)}); it is not a whole encoder.")
+        raise InputError(
+            f"hf:{model} lacks the weights {missing[:3]} (of {len(missing)}); it is not a complete encoder."
+        )
     return tokenizer, network.float().eval()
 
 

@@ -210,7 +210,9 @@ def network(path: Path) -> Callable[[Batch], Vectors]:
     inputs = {value.name: np.int32 if "int32" in value.type else np.int64 for value in session.get_inputs()}
     unknown = [name for name in inputs if name not in _INPUTS]
     if unknown:
-        raise InputError(f"{path} wants {unknown}; an encoder of text wants {list(_INPUTS)} at most. Export it as one.")
+        raise InputError(
+            f"{path} needs the inputs {unknown}; a text encoder has at most {list(_INPUTS)}. Export it as one."
+        )
     shapes = {value.name: value.shape for value in session.get_outputs()}
     output = next((name for name, shape in shapes.items() if len(shape) == 3), None)
     if output is None:

@@ -36,6 +36,7 @@ from qacal.metrics.calibration import (
     estimate_maximum_calibration_error,
 )
 from qacal.metrics.evaluation import Scores
+from qacal.metrics.scores import log_loss
 from qacal.planning import Ranges, paper_ranges, search_ranges, wide_ranges
 from qacal.search import ROWS_A_BIN, Search, require_objective
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints
@@ -164,7 +165,7 @@ class TestRows:
             "auac": scores.auac,
             "aurc": scores.aurc,
             "brier": scores.brier,
-            "log_loss": scores.log_loss,
+            "log_loss": log_loss(within_beta),  # as it was tuned, without the cut of what other commands print
             "sharpness": scores.sharpness,
             "outputs": len(np.unique(answers)),
         }

@@ -19,9 +19,8 @@ from qacal.experiment.sample import Sample, read_samples
 from qacal.experiment.tables import COLUMNS, LABEL_COLUMNS, Table, escaped, tables
 from qacal.model.pipeline import Progress
 from qacal.partitions import Column, Partition, as_partition
-from qacal.records.outputs import naming_full_disk
 from qacal.records.reading import Reading
-from qacal.records.writers import plain_errors
+from qacal.records.writers import naming_full_disk, plain_errors
 
 if TYPE_CHECKING:
     import polars as pl

@@ -14,7 +14,7 @@ from qacal.errors import InputError, QacalWarning
 from qacal.metrics.binned import BinChoice
 from qacal.metrics.calibration import CalibrationError, calibration_error, estimate_calibration_error
 from qacal.metrics.claims import judged
-from qacal.metrics.scores import Doubt, brier_score, doubt_of, log_loss, ordered, sharpness
+from qacal.metrics.scores import SHOWN_CUT, Doubt, brier_score, doubt_of, log_loss, ordered, sharpness
 from qacal.metrics.selective import auac, aurc
 from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_length, unit_values
 from qacal.tally.groups import as_grouping
@@ -43,7 +43,7 @@ class Scores:
     confidence : its mean; compare it with the accuracy.
     error : the calibration error over all rows, CE(h).
     error_by_group : the calibration error within groups, CE(h; beta); None without groups.
-    brier, log_loss : proper scores; lower is better.
+    brier, log_loss : proper scores; lower is better. Log loss is cut off at 0.001 and 0.999: see `SHOWN_CUT`.
     aurc : the error rate of the answers given, averaged over how many are given; it measures ranking alone.
     auac : the accuracy above a threshold, averaged over thresholds; higher is better, but stretching improves it.
     sharpness : the variance of the confidences.
@@ -71,7 +71,7 @@ class Scores:
             error=error,
             error_by_group=within,
             brier=brier_score(tally),
-            log_loss=log_loss(tally),
+            log_loss=log_loss(tally, cut=SHOWN_CUT),
             aurc=aurc(tally),
             auac=auac(tally),
             sharpness=sharpness(tally),

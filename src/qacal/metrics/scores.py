@@ -19,6 +19,8 @@ from qacal.tally.tally import Tally
 
 # Log loss cuts probabilities off here, as in scikit-learn: a wrong answer at 1.0 costs 36, not infinity.
 LOG_CUT = float(np.finfo(np.float64).eps)
+SHOWN_CUT = 0.001
+"""Log losses of evaluations, and those that choose a score, cut probabilities off here: a wrong 1.0 costs 7."""
 
 
 def as_tally(

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.metrics.documents import document_shares
+from qacal.metrics.documents import DocumentShares, document_shares
 from qacal.model.base import BaseModel
 from qacal.model.choosing import require_unseen
 from qacal.model.evaluating import collect
+from qacal.model.model import QACalibrator
+from qacal.model.model_set import rows_by
 from qacal.model.pipeline import Progress
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Gathered, Reading
+from qacal.tally.arrays import Floats, Hashes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,7 +40,11 @@ def describe_documents(
     calibrated confidences), `low` and `high`. For a document that is like the labelled ones, the interval contains the
     share of its rows that are correct with probability 1 - alpha; :mod:`qacal.metrics.documents` says why.
 
-    labelled : other documents, with `correct`, that were not in the fit; at least 9 for an alpha of 0.1.
+    With a set of models (`qacal fit --by`), rows with one `id` and one model are a document. The result has the column
+    that chooses the model, too, and the intervals of a model come from its own labelled documents.
+
+    labelled : other documents, with `correct`, that were not in the fit; at least 9 for an alpha of 0.1, for each
+        model of a set.
     columns, percent, expressions, allow_other_source : as in :meth:`QACalibrator.calibrate`, for both files.
 
     Examples
@@ -76,33 +83,46 @@ def documents_frame(
     """Return the documents as a table, and the number of labelled documents."""
     import polars as pl
 
-    if model._by is not None:
-        raise InputError(
-            f"this is a set of models, one for each {model._by}; name one of them (a folder in the set), and give "
-            "its documents alone."
-        )
     options: dict[str, Any] = {"allow_other_source": allow_other_source, "progress": progress}
-    known = collect(labelled, labelled_reading, model, None, None, **options).columns()
+    known = collect(labelled, labelled_reading, model, None, model._by, **options)
     rows = Gathered()
     for batch, evidence in model._explained_batches(records, reading, **options):
-        names = batch.listed("id") if reading.name("id") in batch.table.names else batch.asked
-        rows.add(ids=batch.ids, names=names, calibrated=evidence["calibrated"].to_numpy())
-    if known["ids"] is None or "ids" not in rows:
+        rows.add(
+            ids=batch.ids,
+            names=batch.listed("id") if reading.name("id") in batch.table.names else batch.asked,
+            calibrated=evidence["calibrated"].to_numpy(),
+            owners=[None] * len(batch) if model._by is None else batch.listed(model._by),
+        )
+    if known.columns()["ids"] is None or "ids" not in rows:
         raise InputError("both files need a column id (or question) that tells which rows belong to one document.")
-    require_unseen(model._models[None], known["ids"], known["questions"], "intervals need other documents")
-    shared = len(np.intersect1d(known["ids"], rows["ids"]))
+    names, ids, calibrated = rows["names"], rows["ids"], rows["calibrated"]
+    frames, count = [], 0
+    for value, own in rows_by(rows["owners"]).items():
+        where = "" if model._by is None else f"{model._by} {value}: "
+        try:
+            found = _shares(model._models[value], known.columns(value), calibrated[own], ids[own], alpha)
+        except InputError as error:
+            raise type(error)(f"{where}{error}") from None
+        count += found.labelled
+        first = np.array(own)[found.first]
+        columns = {name: getattr(found, name) for name in ("rows", "expected", "low", "high")}
+        if model._by is not None:
+            columns = {model._by: [value] * len(first), **columns}
+        frames.append(pl.DataFrame({"first": first, "id": [names[at] for at in first], **columns}, strict=False))
+    return pl.concat(frames, how="vertical_relaxed").sort("first").drop("first"), count
+
+
+def _shares(
+    model: QACalibrator, known: dict[str, Any], calibrated: Floats, ids: Hashes, alpha: float
+) -> DocumentShares:
+    """Return the shares of the documents of one model, from its labelled documents."""
+    if not len(known["correct"]):
+        raise InputError("there is no labelled document, and intervals come from these. Label some.")
+    require_unseen(model, known["ids"], known["questions"], "intervals need other documents")
+    shared = len(np.intersect1d(known["ids"], ids))
     if shared:
         raise InputError(
             f"{shared:,} documents are labelled, and also among those to describe. Intervals are about other "
             "documents: remove them from one of the two files."
         )
-    found = document_shares(known["correct"], known["calibrated"], known["ids"], rows["calibrated"], rows["ids"], alpha)
-    names = rows["names"]
-    frame = pl.DataFrame(
-        {
-            "id": [names[at] for at in found.first.tolist()],
-            **{name: getattr(found, name) for name in ("rows", "expected", "low", "high")},
-        },
-        strict=False,
-    )
-    return frame, found.labelled
+    return document_shares(known["correct"], known["calibrated"], known["ids"], calibrated, ids, alpha)

@@ -10,8 +10,8 @@ from qacal.metrics.evaluation import Evaluation, evaluate_rows, require_labels
 from qacal.model.base import BaseModel
 from qacal.model.model_set import rows_by
 from qacal.model.pipeline import Progress
-from qacal.records.provenance import AllowOtherSource
-from qacal.records.reading import Batch, Gathered, Reading, read, warn_of_copies
+from qacal.records.provenance import AllowOtherSource, warn_of_copies
+from qacal.records.reading import Batch, Gathered, Reading, read
 from qacal.tally.arrays import Floats, is_missing
 
 _NAMES = ("confidence", "correct", "calibrated", "groups", "ids", "questions")

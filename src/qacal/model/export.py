@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,7 +20,6 @@ from qacal.calibrators.tree_scaling import TreeMaps
 from qacal.errors import InputError
 from qacal.model import sql
 from qacal.parameters import shown
-from qacal.storage import require_plain
 from qacal.tally.arrays import Floats, Ints, seven_decimals
 from qacal.tally.cells import snap
 from qacal.tally.groups import NO_GROUP, GroupColumn
@@ -93,7 +93,10 @@ def to_json(calibrator: Calibrator) -> dict[str, Any]:
     'A group uses the map that lists it in read_by; all others, and rows without a group, use the first.'
     """
     exported = {"calibrator": type(calibrator).__name__, **_described(_maps_of(calibrator))}
-    require_plain(exported, "the export")
+    try:
+        json.dumps(exported, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the export cannot be JSON: {error}. Convert groups to text before fitting.") from None
     return exported
 
 
@@ -102,7 +105,7 @@ def _maps_of(calibrator: Calibrator) -> _Exportable:
         raise InputError(f"calibrator is {shown(calibrator)}; expected a fitted one, such as model.calibrator_.")
     maps: Any = calibrator._fitted_maps()
     if not isinstance(maps, _Exportable):
-        raise InputError(f"{type(maps).__name__} cannot be exported; it is none of qacal's maps.")
+        raise InputError(f"{type(maps).__name__} cannot be exported; it is not a map of qacal.")
     return maps
 
 

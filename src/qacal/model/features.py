@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.texts import PairTexts
@@ -17,6 +18,7 @@ from qacal.parameters import shown
 from qacal.records.columns import parse_number
 from qacal.tally.arrays import Floats, is_missing
 
+Embed: TypeAlias = Callable[[Sequence[str]], NDArray[np.floating]]
 Kind: TypeAlias = Literal["numeric", "category", "confidence", "logprobs", "context"]
 
 NEVER_TRIED = (
@@ -31,6 +33,10 @@ _FEW_VALUES = 10
 _ROWS_A_VALUE = 5
 # Of whole numbers, a column with a larger share of distinct values counts the rows: it is an id.
 _IDS = 0.5
+# A column in which fewer of the values are not numbers is one of numbers with mistakes.
+_MISTAKES = 0.1
+# The vectors of the passages of this many rows are in memory at a time.
+_ROWS_A_STEP = 1024
 # A text of this many characters is not the name of a category.
 _LONG = 80
 _CONFIDENCE = ("confidence", "prob", "certainty", "likelihood", "agreement")
@@ -46,7 +52,8 @@ class Feature:
     - "confidence": another confidence in [0, 1].
     - "logprobs": a list of the log-probabilities of the answer's tokens: their sum, mean and least, and the entropy
       where each token comes with its alternatives.
-    - "context": texts that the answer should rest on: which share of the words of answer and question they have.
+    - "context": passages that the answer should rest on: which share of the words of answer and question they have, and
+      the cosine of answer and question with the nearest passage, where the embedder is fast.
 
     >>> Feature.named("tenant"), Feature.named("retrieval:numeric")
     (Feature(name='tenant', kind=None), Feature(name='retrieval', kind='numeric'))
@@ -69,11 +76,18 @@ class Feature:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The names of the inputs that are made from the column."""
-        made = {"logprobs": ("sum", "mean", "least", "entropy"), "context": ("answer", "question")}
+        made = {
+            "logprobs": ("sum", "mean", "least", "entropy"),
+            "context": ("answer", "question", "answer cosine", "question cosine"),
+        }
         return tuple(f"{self.name}: {part}" for part in made[self.kind]) if self.kind in made else (self.name,)
 
-    def read(self, values: Sequence[Any], questions: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
+    def read(
+        self, values: Sequence[Any], questions: Sequence[str], answers: Sequence[str], embed: Embed | None = None
+    ) -> dict[str, Any]:
         """Return the inputs that are made from a column; a value that cannot be read is missing.
+
+        embed : gives texts vectors of length 1; None if that would take long.
 
         >>> Feature("tokens", "logprobs").read([[-0.1, -2.0], None], [], [])["tokens: mean"]
         array([-1.05,   nan])
@@ -86,7 +100,8 @@ class Feature:
             table = np.array([_token_numbers(_listed(value)) for value in values], dtype=np.float64)
             columns = list(table.reshape(-1, 4).T)
         else:
-            columns = _overlap([_joined(value) for value in values], questions, answers)
+            passages = [_passages(value) for value in values]
+            columns = [*_overlap(passages, questions, answers), *_cosines(passages, questions, answers, embed)]
         return dict(zip(self.inputs, columns, strict=True))
 
 
@@ -109,6 +124,8 @@ def find_kind(name: str, values: Sequence[Any]) -> FoundKind:
     FoundKind(kind=None, reason='nearly every row has its own value')
     >>> find_kind("version", ["1.2"] * 9)
     FoundKind(kind=None, reason='all rows have the same value')
+    >>> find_kind("price", [*range(50), "unknown"])
+    FoundKind(kind=None, reason="1 of 51 values is not a number, such as 'unknown'")
     >>> find_kind("agreement", [0.2, 0.6, 1.0] * 5)
     FoundKind(kind='confidence', reason='')
     >>> find_kind("token_logprobs", [[-0.1, -0.2], [-3.0]] * 5)
@@ -140,6 +157,10 @@ def find_kind(name: str, values: Sequence[Any]) -> FoundKind:
     if name.lower() in _CONTEXT and any(len(str(value)) > _LONG for value in known):
         return FoundKind("context")
     if len(distinct) * _ROWS_A_VALUE > len(known):
+        wrong = [value for value in known if not math.isfinite(parse_number(value, most=math.inf))]
+        if 0 < len(wrong) < _MISTAKES * len(known):
+            are = "is not a number" if len(wrong) == 1 else "are not numbers"
+            return FoundKind(None, f"{len(wrong):,} of {len(known):,} values {are}, such as {wrong[0]!r:.40}")
         return FoundKind(None, "nearly every row has its own value")
     return FoundKind("category")
 
@@ -188,6 +209,12 @@ class Features:
 
     def over(self, names: Iterable[str], taken: Collection[str]) -> Features:
         """Return the features with all columns that are to be tried; `taken` have another use."""
+        names = list(names)
+        for feature in self.named:
+            column, _, kind = feature.name.rpartition(":")
+            if column in names and feature.name not in names:
+                kinds = ", ".join(get_args(Kind))
+                raise InputError(f"{feature.name}: there is no kind of column {kind!r}; the kinds are {kinds}.")
         known = {*NEVER_TRIED, *taken, *(feature.name for feature in self.named)}
         return replace(self, found=tuple(Feature(name) for name in names if self.is_auto and name not in known))
 
@@ -205,7 +232,7 @@ def _is_json_list(value: Any) -> bool:
 
 
 def _listed(value: Any) -> list[Any]:
-    """Return a list as such, also if it is written as JSON, as in CSV files; empty if it is none."""
+    """Return a list as such, also if it is written as JSON, as in CSV files; empty for other values."""
     if _is_json_list(value):
         try:
             value = json.loads(value)
@@ -215,7 +242,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _log_probability(token: Any) -> float | None:
-    """Return the log-probability of a token, given as a number or as OpenAI's object; None if it is none."""
+    """Return the log-probability of a token, given as a number or as OpenAI's object; None for other values."""
     number = token.get("logprob") if isinstance(token, dict) else token
     if isinstance(number, bool) or not isinstance(number, int | float | np.number):
         return None
@@ -253,8 +280,31 @@ def _joined(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _overlap(contexts: Sequence[str], questions: Sequence[str], answers: Sequence[str]) -> list[Floats]:
+def _passages(value: Any) -> list[str]:
+    return [text for text in map(_joined, _listed(value) or [value]) if text]
+
+
+def _overlap(passages: Sequence[list[str]], questions: Sequence[str], answers: Sequence[str]) -> list[Floats]:
     """Return which share of the words of answers, and of questions, is in the contexts; NaN without a context."""
+    contexts = ["\n".join(texts) for texts in passages]
     has_context = np.array([bool(text) for text in contexts])
-    shares = [PairTexts.of(list(contexts), list(texts)).form[:, -1] for texts in (answers, questions)]
+    shares = [PairTexts.of(contexts, list(texts)).form[:, -1] for texts in (answers, questions)]
     return [np.where(has_context, share, np.nan) for share in shares]
+
+
+def _cosines(
+    passages: Sequence[list[str]], questions: Sequence[str], answers: Sequence[str], embed: Embed | None
+) -> list[Floats]:
+    """Return the largest cosine of answers, and of questions, with a passage; NaN without a passage.
+
+    One passage is enough to support an answer; the others would only lower an average.
+    """
+    out = np.full((2, len(passages)), np.nan)
+    for first in range(0, len(passages) if embed is not None else 0, _ROWS_A_STEP):
+        step = slice(first, first + _ROWS_A_STEP)
+        row = np.repeat(np.arange(len(passages[step])), [len(texts) for texts in passages[step]])
+        if embed is not None and len(row):
+            vectors = embed([text for texts in passages[step] for text in texts])
+            for found, texts in zip(out[:, step], (answers[step], questions[step]), strict=True):
+                np.fmax.at(found, row, (vectors * embed(texts)[row]).sum(axis=1, dtype=np.float64))
+    return list(out)

@@ -58,7 +58,6 @@ class FitInputs:
     group_records : rows to make groups from; by default a part of `records`.
     certify_records : rows to fit the calibrator on; by default a part of `records`.
     allow_mixed : whether the records may come from several LLMs or prompts.
-    prefix : opens warnings, such as "model gpt-4: ".
     apart : columns that no score may read by itself.
     """
 
@@ -67,7 +66,6 @@ class FitInputs:
     group_records: Any = None
     certify_records: Any = None
     allow_mixed: bool = False
-    prefix: str = ""
     apart: tuple[str, ...] = ()
 
 
@@ -169,7 +167,7 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         split = _split(model, inputs, pipeline, overviews[0].rows)
         taken = {*inputs.reading.columns.values(), *pipeline.partition._needs, *inputs.apart}
         features = features.over(overviews[0].columns, taken)
-        score = None if pipeline.score is None else ScoreSample(pipeline.score, features)
+        score = None if pipeline.score is None else ScoreSample(pipeline.score, features, pipeline.embed)
         all_ids, group_ids = _train(pipeline, records, split, inputs, score, overviews[0], progress)
         cells: Cells | None = None
         if score is not None:
@@ -246,10 +244,10 @@ def _look(records: Iterable[Batch], certify: Iterable[Batch], inputs: FitInputs)
         require_comparable_ids(overviews[0].has_ids, overviews[1].has_ids)
         if not inputs.allow_mixed:
             require_same_source(overviews[0].sources, overviews[1].sources)
-        overviews[0].warn(f"{inputs.prefix}the training rows: ")
-        overviews[1].warn(f"{inputs.prefix}the certifying rows: ")
+        overviews[0].warn(f"{inputs.reading.prefix}the training rows: ")
+        overviews[1].warn(f"{inputs.reading.prefix}the certifying rows: ")
     else:
-        overviews[0].warn(inputs.prefix)
+        overviews[0].warn(inputs.reading.prefix)
     return overviews
 
 

@@ -28,10 +28,9 @@ from qacal.model.pipeline import Pipeline, Progress, no_progress
 from qacal.model.samples import Overview
 from qacal.parameters import HasParameters
 from qacal.partitions import Partition
-from qacal.records.bad_rows import MAX_BAD
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource, require_known_origin
-from qacal.records.reading import Batch, ReadAs, Reading, is_records
+from qacal.records.reading import MAX_BAD, Batch, ReadAs, Reading, is_records
 from qacal.tally.arrays import ArrayLike, Floats, unit_values
 from qacal.tally.tally import Tally
 from qacal.thresholds.decisions import DecisionRule
@@ -71,7 +70,7 @@ class QACalibrator(HasParameters, BaseModel):
         from the values ("price:numeric", or category, confidence, logprobs, context). By default ("auto") every column
         that looks useful is tried on held-out questions, and used if it helps clearly; () for none. Rows may lack
         features later: they are then answered by a score that was fitted without these.
-    output : "certified" predicts in steps, each with an interval from held-out rows. "continuous" trains on all rows
+    output : "certified" predicts in steps, each with an interval from labelled rows. "continuous" trains on all rows
         (at most 50,000) and predicts the score itself: better by about .003 in log loss, without groups and guarantee.
     train_share : the share of the questions that train groups and score; the calibrator is fitted on the others. By
         default .8 with a score (.9 below 200 rows), and .25 without, which is the paper's 20:60.

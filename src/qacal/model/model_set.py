@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,13 @@ def fit_set(
         one = QACalibrator(**model.get_params(deep=False))
         try:
             models[value] = one._fit_inputs(
-                FitInputs(part, reading, group_records, allow_mixed=allow_mixed, prefix=f"{by} {value}: ", apart=(by,)),
+                FitInputs(
+                    part,
+                    replace(reading, prefix=f"{by} {value}: "),
+                    group_records,
+                    allow_mixed=allow_mixed,
+                    apart=(by,),
+                ),
                 tell,
             )
         except InputError as error:

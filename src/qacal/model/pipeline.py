@@ -22,9 +22,9 @@ import numpy as np
 
 from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.score import LearnedScore, ScoreReading
-from qacal.embedders import ColumnEmbedder, Embedder, embedder
+from qacal.embedders import ColumnEmbedder, Embedder, StaticEmbedder, embedder
 from qacal.errors import InputError
-from qacal.model.features import Feature
+from qacal.model.features import Embed, Feature
 from qacal.partitions import EMBEDDING, Column, Partition, Product
 from qacal.records.reading import Batch
 from qacal.tally.arrays import ArrayLike, Floats
@@ -214,6 +214,8 @@ class Pipeline:
     @property
     def needs_text(self) -> bool:
         """Whether rows must have a question and an answer."""
+        if any(feature.kind == "context" for feature in self.features):
+            return True
         return (self.needs_vectors and self.vectors.read_text) or any(score.reads_words for score in self.scores)
 
     @property
@@ -221,6 +223,13 @@ class Pipeline:
         """The columns that rows must have beside a confidence, as arguments of :func:`qacal.records.reading.read`."""
         numbers = {feature.name: feature.most for feature in self.features if feature.most is not None}
         return {"needs_text": self.needs_text, "numbers": numbers}
+
+    @property
+    def embed(self) -> Embed | None:
+        """A function that embeds single texts, such as passages; None unless a fast embedder is loaded anyway."""
+        if not self.needs_vectors or not isinstance(loaded := self.vectors.load(), StaticEmbedder):
+            return None
+        return lambda texts: loaded.embed(texts, [""] * len(texts))
 
     @property
     def group_columns(self) -> list[str]:
@@ -271,7 +280,7 @@ class Pipeline:
         for feature in self.features:
             if batch.reading.has(feature.name, batch.table.names):
                 values = batch.listed(feature.name)
-                inputs |= feature.read(values, *texts)
+                inputs |= feature.read(values, *texts, self.embed)
         if any(score.reads_words for score in self.scores):
             inputs |= dict(zip(("question", "answer"), texts, strict=True))
         read = self.score._read(inputs, explains=explains)

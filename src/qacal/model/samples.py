@@ -15,12 +15,12 @@ import numpy as np
 from qacal.calibrators.score import LearnedScore
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.scores import doubt_of
-from qacal.model.features import Feature, Features, FoundKind, find_kind, parameters_of
+from qacal.model.features import Embed, Feature, Features, FoundKind, find_kind, parameters_of
 from qacal.model.groups import Sampler, Summaries
 from qacal.model.pipeline import Pipeline
 from qacal.partitions import EMBEDDING, Partition
-from qacal.records.provenance import Sources
-from qacal.records.reading import Batch, Gathered, warn_of_copies
+from qacal.records.provenance import Sources, warn_of_copies
+from qacal.records.reading import Batch, Gathered
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.groups import Paths, as_grouping
 from qacal.tally.ids import HashSample, mix
@@ -122,13 +122,15 @@ class ScoreSample:
     """Rows that train a score.
 
     features : the columns that it may read. Those that the user did not name must help clearly to be used.
+    embed : embeds single texts; None if that would take long.
     used, not_tried : after a fit, the columns that the scores read, and those that they could not, with the reason.
     first : after a fit, the score that makes the bands of a certificate, if that is another one.
     sample_scores, sample_vectors : after a fit, scores and vectors of rows that make bands.
     """
 
-    def __init__(self, score: LearnedScore, features: Features) -> None:
+    def __init__(self, score: LearnedScore, features: Features, embed: Embed | None) -> None:
         self._score = score
+        self._embed = embed
         self.first: LearnedScore | None = None
         self.sample_scores: Floats = np.empty(0)
         self.sample_vectors: Any = None
@@ -163,7 +165,7 @@ class ScoreSample:
     def fit(self, makes_bands: Callable[[Hashes], Bools] | None = None) -> None:
         """Train the score, and a first score on the questions that make bands."""
         if not self.count:
-            raise InputError(f"no row is left to learn a score from; {_LARGER_SHARE}")
+            raise InputError(f"no row is left to train a score on; {_LARGER_SHARE}")
         confidence, correct = self._numbers.rows().T
         inputs: dict[str, Any] = {"confidence": confidence}
         questions, answers = self._texts.rows().T.tolist()
@@ -180,7 +182,7 @@ class ScoreSample:
                 self.not_tried[feature.name] = found.reason
                 continue
             tried.append(Feature(feature.name, found.kind))
-            inputs |= tried[-1].read(values, questions, answers)
+            inputs |= tried[-1].read(values, questions, answers, self._embed)
         self._score.set_params(**parameters_of(tried))
         if self.reads_vectors:
             inputs[EMBEDDING] = self._vectors.rows()

@@ -44,7 +44,7 @@ def name(identifier: str) -> str:
     confidence "group" "the ""x"" column"
     """
     if not isinstance(identifier, str) or not identifier or _NOT_TEXT.search(identifier):
-        raise InputError(f"{identifier!r} is no name for a column; give it as text.")
+        raise InputError(f"{identifier!r} is not the name of a column; give it as text.")
     if _SIMPLE_NAME.fullmatch(identifier) and identifier not in _RESERVED:
         return identifier
     return '"' + identifier.replace('"', '""') + '"'

@@ -12,12 +12,16 @@ from qacal.calibrators.maps import BinMaps, known_groups
 from qacal.calibrators.margins import MarginMaps
 from qacal.calibrators.score.trials import CLEARLY, ColumnTrial
 from qacal.errors import counted
+from qacal.metrics.scores import SHOWN_CUT
 from qacal.model.defaults import SHARE, SHARE_WITH_SCORE
+from qacal.planning import rows_for_one_bin
 
 if TYPE_CHECKING:
     from qacal.model.model import QACalibrator
 
 _FEW = 200
+# With fewer labelled rows, the first line says that intervals say little, and how many rows would say this much.
+_VERY_FEW, _ERROR = 100, 0.1
 
 
 def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
@@ -27,7 +31,8 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     """
     maps = model.calibrator_.maps_
     # A continuous score has no other rows than those that trained it.
-    lines = [] if model.output == "continuous" and model.learned_score_ is not None else [_fitted(model)]
+    is_continuous = model.output == "continuous" and model.learned_score_ is not None
+    lines = [] if is_continuous else [*_too_few(model, is_certified_apart), _fitted(model)]
     lines += _tried(model)
     if isinstance(maps, MarginMaps):
         lines += _certified_margins(model, maps)
@@ -36,6 +41,21 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     elif model.rows_ < _FEW and model.learned_score_ is None:
         lines.append(f"With fewer than {_FEW} rows the calibration is unreliable.")
     return "\n".join(lines)
+
+
+def _too_few(model: QACalibrator, is_certified_apart: bool) -> list[str]:
+    """Return, for very few rows, that their intervals say little, and how many rows would say more."""
+    maps, score = model.calibrator_.maps_, model.learned_score_
+    rows = model.rows_ + (0 if score is None or is_certified_apart else score.rows_)
+    if not isinstance(maps, BinMaps) or rows >= _VERY_FEW:
+        return []
+    needed = rows_for_one_bin(_ERROR, maps.certificate.alpha)
+    labels = labels_for_group(needed, 1.0, 0.0 if is_certified_apart else _learning_share(model))
+    kind = "certifying row" if is_certified_apart else "labelled row"
+    return [
+        f"{counted(rows, kind)}: the intervals say little. Even one interval for all answers is within {_ERROR:g} only "
+        f"from about {labels:,} {kind}s on."
+    ]
 
 
 def _fitted(model: QACalibrator) -> str:
@@ -78,6 +98,8 @@ def _tried(model: QACalibrator) -> list[str]:
     for trial in score.tried_:
         mark = "*" if trial.is_chosen else " "
         lines.append(f" {mark} {trial.name:<{width}} {trial.log_loss:8.4f}  {trial.brier:6.4f}")
+    if score.tried_:
+        lines.append(f"Log loss: probabilities are cut off at {SHOWN_CUT:g} and {1 - SHOWN_CUT:g}.")
     lines += [_column(trial) for trial in score.columns_tried_]
     return lines + [f"Column {name}: not tried; {reason}." for name, reason in model.not_tried_.items()]
 
@@ -133,7 +155,7 @@ def _certified(model: QACalibrator, maps: BinMaps) -> str:
 
 
 def _certified_groups(model: QACalibrator, maps: BinMaps, has_certify_records: bool) -> list[str]:
-    """Return how many groups have intervals of their own, and how many rows one more would take."""
+    """Return how many groups have intervals of their own, and how many rows a group needs."""
     own, larger, all_rows = interval_readers(maps)
     count = own + larger + all_rows
     if count < 2:
@@ -153,19 +175,18 @@ def interval_readers(maps: BinMaps) -> tuple[int, int, int]:
 
 
 def _one_more(model: QACalibrator, has_certify_records: bool) -> list[str]:
-    """Return how many rows another group needs for intervals of its own."""
+    """Return how many rows a group needs for intervals of its own: the same number after every fit."""
     parameters = model.calibrator_.get_params()
     needed = int(parameters.get("rows_per_map") or parameters.get("points_per_bin") or 1)
     most = max((group.rows for group in model.describe_groups() if group.rows < needed), default=0)
     if not most:
         return []
     share = 0.0 if has_certify_records else _learning_share(model)
-    rows = labels_for_group(needed, most / model.rows_, share)
-    kind = "labelled rows" if share else "certifying rows"
-    return [
-        f"The largest group without its own intervals has {most} of the {needed} certifying rows that it needs; about "
-        f"{rows:,} {kind} in all would give it them."
-    ]
+    labels = (
+        f", which about {labels_for_group(needed, 1.0, share):,} labelled rows of its kind give it" if share else ""
+    )
+    rule = f"A group has intervals of its own from {needed} certifying rows on{labels}"
+    return [f"{rule}; the largest without them has {most}."]
 
 
 def _learning_share(model: QACalibrator) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from difflib import get_close_matches
@@ -14,27 +16,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.parameters import require_kind
-from qacal.records.messages import asked_in, may_be_chat
+from qacal.parameters import require_kind, shown
 from qacal.tally.arrays import ArrayLike, Bools, Floats, as_written, column_of_any, is_missing
 
 if TYPE_CHECKING:
     from qacal.records.files import OnFault
     from qacal.records.table import Table
 
-PROVENANCE = {
-    "model": "LLMs",
-    "prompt": "prompts",
-    "confidence_source": "confidence sources",
-    "judge": "judges",
-}
+PROVENANCE = {"model": "LLMs", "prompt": "prompts", "confidence_source": "confidence sources", "judge": "judges"}
 """The columns that say where a row comes from, with their plurals in messages."""
 
 KNOWN = ("id", "question", "answer", "confidence", "correct", "calibrated", *PROVENANCE)
 """The columns that qacal uses."""
 
 EXPECTED_LABELS = "1 (correct) or 0 (wrong), yes or no, true or false, pass or fail, or a number between 0 and 1"
-_QUOTED = " Numbers have no quotes."
 # With this many values, all at most 1 means fractions, and all at most 10 means grades.
 _ENOUGH = 20
 _GRADES = "as on a scale from 0 to 10 or 1 to 5, which are not percents: convert them to 0 to 1 first"
@@ -44,6 +39,9 @@ LABELS = {
     **dict.fromkeys(("false", "no", "n", "incorrect", "wrong", "fail", "failed"), 0.0),
 }
 """Words that are accepted as labels."""
+
+USERS = ("user", "human")
+"""The roles of those who ask in a chat."""
 
 _LETTER = re.compile(r"[^\W\d_]")
 
@@ -198,55 +196,48 @@ class Checks:
         values = self._column(column)
         if not isinstance(values, list):
             values = column_of_any(values, "a column")
-        if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
-            array = as_written(values)
-        else:
+        is_plain = not isinstance(values, list) or {*map(type, values)} <= {bool, int, float}
+        array = np.asarray(values) if is_plain else None
+        if array is None or array.dtype.kind not in "biuf":
             words = LABELS if column == "correct" else self._expressions if column == "confidence" else {}
             numbers = [parse_number(value, self._table.is_text, words, most) for value in listed(values)]
             array = np.array(numbers, np.float64)
+        array = as_written(array)
         good = (array >= 0) & (array <= most) if most < math.inf else np.isfinite(array)
         if most == 100.0:  # 0.75 among percents may be a fraction
             good &= (array == 0) | (array >= 1)
-        if may_miss:
-            good |= np.array([is_missing(value) for value in listed(values)]) if not good.all() else False
         bad = np.flatnonzero(~good & self.is_good).tolist()
         written = listed(values) if bad else []
         for row in bad:
-            kind = self._number_kind(written[row], most)
-            problem = self._number_problem(column, written[row], most, array)
-            self._fault(row, column, written[row], problem, kind)
+            if not (may_miss and is_missing(written[row])):
+                self._fault(row, column, written[row], *self._number_problem(column, written[row], most, array))
         return array + 0.0
 
-    def texts(self, column: str, *, may_be_empty: bool = True) -> list[str]:
-        """Return a column of texts."""
-        return self._checked_texts(column, listed(self._column(column)), may_be_empty=may_be_empty)
-
-    def _checked_texts(self, column: str, values: list[Any], *, may_be_empty: bool) -> list[str]:
-        if {*map(type, values)} <= {str} and (may_be_empty or all(value.strip() for value in values)):
+    def texts(self, column: str, values: list[Any] | None = None, *, may_be_empty: bool = True) -> list[str]:
+        """Return a column of texts, or these values of it as texts."""
+        values = listed(self._column(column)) if values is None else values
+        if {*map(type, values)} <= {str} and (may_be_empty or all(map(str.strip, values))):
             return values
-        texts = [value if isinstance(value, str) else _text(value) for value in values]
+        texts = [_text(value) for value in values]
         for row in np.flatnonzero(self.is_good).tolist():
             text = texts[row]
             if text is None:
                 may_be = ", which may be empty ('')" if is_missing(values[row]) else ""
                 if isinstance(values[row], list | np.ndarray) and column == "question":
                     may_be = ', or chat messages ({"role": ..., "content": ...}) with a turn of the user that has text'
-                self._fault(row, column, values[row], f"expected text{may_be}.", "that is not text")
+                self._fault(row, column, values[row], "that is not text", f"expected text{may_be}.")
             elif not may_be_empty and not text.strip():
-                self._fault(row, column, text, "expected text.", "empty")
+                self._fault(row, column, text, "empty", "expected text.")
         return [text or "" for text in texts]
 
     def questions(self, *, may_be_empty: bool = True) -> tuple[list[str], list[str]]:
-        """Return the questions, and what identifies them: their texts, or whole chats (:mod:`.messages`)."""
+        """Return the questions, and what identifies them: their texts, or whole chats (:func:`asked_in`)."""
         values = listed(self._column("question"))
-        chats = {row: asked_in(value) for row, value in enumerate(values) if may_be_chat(value)}
-        found = {row: asked for row, asked in chats.items() if asked is not None}
-        if not chats:
-            texts = self.texts("question", may_be_empty=may_be_empty)
-            return texts, texts
-        flat = [found[row][0] if row in found else value for row, value in enumerate(values)]
-        texts = self._checked_texts("question", flat, may_be_empty=may_be_empty)
-        return texts, [found[row][1] if row in found else text for row, text in enumerate(texts)]
+        may_be_chats = [row for row, value in enumerate(values) if type(value) is not str or value[:1] == "["]
+        chats = {row: chat for row in may_be_chats if (chat := asked_in(values[row]))}
+        flat = [chats[row][0] if row in chats else value for row, value in enumerate(values)] if chats else values
+        texts = self.texts("question", flat, may_be_empty=may_be_empty)
+        return texts, [chats[row][1] if row in chats else text for row, text in enumerate(texts)] if chats else texts
 
     def ids(self) -> list[Any]:
         """Return the ids of the questions."""
@@ -256,58 +247,58 @@ class Checks:
         values = [int(value) if isinstance(value, np.integer) else value for value in values]
         for row, value in enumerate(values):
             if (isinstance(value, bool) or value == "" or not isinstance(value, str | int)) and self.is_good[row]:
-                self._fault(row, "id", value, "expected text or a whole number.", "that is not an id")
+                self._fault(row, "id", value, "that is not an id", "expected text or a whole number.")
         return values
 
     def _column(self, column: str) -> Any:
         name = self._names.get(column, column)
-        remedy = ""
-        if column in KNOWN:
+        if name not in self._table.names:
             alike = {other.strip().lower(): other for other in self._table.names}
             similar = alike.get(next(iter(get_close_matches(column, alike, 1, 0.75)), ""), "NAME")
-            remedy = f"--column {column}={similar} (in Python: columns={{{column!r}: {similar!r}}})"
-            remedy = f"If it has another name here, pass {remedy}."
-        self._table.require(name, remedy)
+            option = f"--column {column}={similar} (in Python: columns={{{column!r}: {similar!r}}})"
+            self._table.require(name, f"If it has another name here, pass {option}." if column in KNOWN else "")
         return self._table.column(name)
 
-    def _number_kind(self, value: Any, most: float) -> str:
+    def _number_problem(self, column: str, value: Any, most: float, numbers: Floats) -> tuple[str, str]:
+        """Return the kind of a bad number, and what is expected instead."""
         number = parse_number(value, most=most)
-        if isinstance(value, str) and not self._table.is_text and not np.isnan(number):
-            return "in quotes"
-        if not np.isfinite(number):
-            return "in words" if isinstance(value, str) else "that is not a number"
-        if 0 < number < 1:
-            return "between 0 and 1 among percents"
-        return "below 0" if number < 0 else f"above {most:g}"
-
-    def _number_problem(self, column: str, value: Any, most: float, numbers: Floats) -> str:
-        if most == math.inf:
-            return "expected a number."
-        expected = f"expected 0 to {most:g}."
         is_quoted = isinstance(value, str) and not self._table.is_text
+        if is_quoted and not np.isnan(number):
+            kind = "in quotes"
+        elif not np.isfinite(number):
+            kind = "in words" if isinstance(value, str) else "that is not a number"
+        elif 0 < number < 1:
+            kind = "between 0 and 1 among percents"
+        else:
+            kind = "below 0" if number < 0 else f"above {most:g}"
+        if most == math.inf:
+            return kind, "expected a number."
         if column == "correct":
-            return f"expected {EXPECTED_LABELS}." + (_QUOTED if is_quoted and not is_missing(value) else "")
-        number = parse_number(value, most=most)
+            return kind, f"expected {EXPECTED_LABELS}." + (" Numbers have no quotes." if is_quoted and value else "")
+        remedy = ""
         if isinstance(value, str) and np.isnan(number) and column == "confidence" and _LETTER.search(value):
-            return f"{expected} Give words a number: {expression_option(value)}."
-        if is_quoted:
-            return f"expected a number from 0 to {most:g}, not text."
-        if str(value).strip().endswith("%"):
-            return f'{expected} Write percents as "70%", from 1% to 100%, and smaller ones as fractions: 0.007.'
-        if most == 100.0 and 0 < number < 1:
-            return (
+            remedy = f" Give words a number: {expression_option(value)}."
+        elif is_quoted:
+            return kind, f"expected a number from 0 to {most:g}, not text."
+        elif str(value).strip().endswith("%"):
+            remedy = ' Write percents as "70%", from 1% to 100%, and smaller ones as fractions: 0.007.'
+        elif most == 100.0 and 0 < number < 1:
+            return kind, (
                 "percents are 0, or 1 to 100. If all of these are fractions, leave out --percent (in Python: "
                 "percent=True). If some are, convert them to one scale first; write percents below 1 as fractions."
             )
-        if most == 1.0 and 1 < number <= 100:
-            return f"{expected} {_scale_remedy(numbers[np.isfinite(numbers)], column in KNOWN)}"
-        return expected
+        elif most == 1.0 and 1 < number <= 100:
+            remedy = f" {_scale_remedy(numbers[np.isfinite(numbers)], column in KNOWN)}"
+        return kind, f"expected 0 to {most:g}.{remedy}"
 
-    def _fault(self, row: int, column: str, value: Any, problem: str, kind: str) -> None:
+    def _fault(self, row: int, column: str, value: Any, kind: str, problem: str) -> None:
         self.is_good[row] = False
-        name, is_gone = self._names.get(column, column), is_missing(value)
-        what = "missing" if is_gone else _shown(value)
-        kind = f"no {name}" if is_gone else f"{name} {kind}"
+        name = self._names.get(column, column)
+        if is_missing(value):
+            what, kind = "missing", f"no {name}"
+        else:
+            what = str(value) if isinstance(value, Decimal) else shown(value)
+            kind = f"{name} {kind}"
         self._on_fault(self._table.fault(row, f"{name} is {what}; {problem}", kind))
 
 
@@ -347,12 +338,67 @@ def parse_number(
 
 
 def _text(value: Any) -> str | None:
-    """Return a number as its text: JSON has answers such as 42."""
-    if isinstance(value, bool | int | np.integer) or (isinstance(value, float) and not np.isnan(value)):
-        return str(value)
-    return None
+    """Return text, and a number as text, since JSON has answers such as 42; None for anything else."""
+    is_text = isinstance(value, str | int | np.integer) or (isinstance(value, float) and not np.isnan(value))
+    return str(value) if is_text else None
 
 
-def _shown(value: Any) -> str:
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+# Questions that are chats: a list of messages with a role and a content, or the same as JSON text. The question is the
+# last turn of the user: texts and embeddings read that turn alone. The turns before it only tell which rows have the
+# same question, if the records have no id. What follows it (a reply) is not read.
+
+
+def content_of(content: Any) -> str | None:
+    """Return the text of a message's content, which may be a list of parts; None without text."""
+    if not isinstance(content, list | np.ndarray):
+        return _text(content)
+    parts = [part.get("text") if isinstance(part, dict) else part for part in content if isinstance(part, str | dict)]
+    texts = [text for part in parts if (text := _text(part)) is not None]
+    return "\n".join(texts) if texts else None
+
+
+def chat_of(value: Any) -> list[tuple[str, str | None]]:
+    """Return the messages of a chat as roles and texts; empty for anything else.
+
+    >>> chat_of([{"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}])
+    [('user', '2 + 2?')]
+    """
+    messages = value.get("messages") if isinstance(value, dict) else value
+    messages = list(messages) if isinstance(messages, list | np.ndarray) else []
+    if not all(isinstance(message, dict) and "role" in message for message in messages):
+        return []
+    return [(str(message["role"]), content_of(message.get("content"))) for message in messages]
+
+
+def chat_text(turns: Sequence[tuple[str, str | None]]) -> str:
+    """Return the messages of a chat as one text."""
+    return "\n".join(f"{role}: {text}" for role, text in turns if text is not None)
+
+
+def asked_in(value: Any) -> tuple[str, str] | None:
+    """Return the last turn of the user in a chat, and the chat up to there; None if the value is no such chat.
+
+    >>> turns = [("system", "Be brief."), ("user", "Capital of Peru?"), ("assistant", "Lima."), ("user", "And Chile?")]
+    >>> question, chat = asked_in([{"role": role, "content": content} for role, content in turns])
+    >>> question
+    'And Chile?'
+    >>> print(chat)
+    system: Be brief.
+    user: Capital of Peru?
+    assistant: Lima.
+    user: And Chile?
+
+    A chat of one turn is the same question as its text:
+
+    >>> asked_in('[{"role": "user", "content": "And Chile?"}]')
+    ('And Chile?', 'And Chile?')
+    """
+    if isinstance(value, str) and value[:1] == "[" and '"role"' in value:
+        with suppress(ValueError, RecursionError):
+            value = json.loads(value)
+    turns = chat_of(value) if isinstance(value, list | np.ndarray) else []
+    last = max((at for at, (role, text) in enumerate(turns) if role in USERS and text is not None), default=None)
+    if last is None:
+        return None
+    question = str(turns[last][1])
+    return question, chat_text(turns[: last + 1]) if last else question

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import shutil
 import tempfile
 from collections import Counter
@@ -18,9 +17,8 @@ from typing import IO, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records.file_options import ESCAPED, encoding_problem, largest_row, opened_text, too_large
-from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault, FrameTable, ObjectTable, Table, require_polars
+from qacal.records.text_files import ESCAPED, JsonDocument, encoding_problem, largest_row, opened_text, too_large
 
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -63,50 +61,6 @@ def format_of(path: str | Path) -> str:
     return format_
 
 
-def ending_of(file: str) -> str:
-    """Return the ending of a file's name; .parquet for standard input.
-
-    >>> ending_of("answers.csv.gz"), ending_of("-")
-    ('.csv.gz', '.parquet')
-    """
-    return "".join(Path(file).suffixes[-2 if file.lower().endswith(".gz") else -1 :]) or ".parquet"
-
-
-def split_names(file: str) -> tuple[str, str]:
-    """Return free names in the current folder for the training and the held-out part of a file.
-
-    >>> split_names("answers.csv")
-    ('train.csv', 'test.csv')
-    """
-    ending = ending_of(file)
-    stem = Path(file).name.removesuffix(ending)
-    candidates = chain(("", f"{stem}_"), (f"{stem}_{number}_" for number in count(2)))
-    names = ((f"{start}train{ending}", f"{start}test{ending}") for start in candidates)
-    return next(pair for pair in names if not any(Path(name).exists() for name in pair))
-
-
-def free_name(name: str) -> str:
-    """Return a name in the current folder that no file has: this one, or this one with a number.
-
-    >>> free_name("bad.jsonl")
-    'bad.jsonl'
-    """
-    ending = ending_of(name)
-    numbered = (f"{name.removesuffix(ending)}_{number}{ending}" for number in count(2))
-    return next(one for one in chain((name,), numbered) if not Path(one).exists())
-
-
-def held_out_name(file: str) -> str | None:
-    """Return the name of the held-out part of a training file; None if the name of the file does not have "train".
-
-    >>> held_out_name("data/names_train.csv"), held_out_name("constraints.csv")
-    ('data/names_test.csv', None)
-    """
-    path = Path(file)
-    name, changes = re.subn(r"(?<![a-z])train(?![a-z])", "test", path.name)
-    return str(path.with_name(name)) if changes else None
-
-
 @dataclass(frozen=True)
 class File:
     """A file of rows that can be read several times.
@@ -121,12 +75,9 @@ class File:
 
     def batches(self, on_fault: OnFault = refuse, batch_rows: int = BATCH_ROWS) -> Iterator[Table]:
         """Yield the rows in batches; lines that are not rows go to `on_fault`."""
-        if not self.path.exists():
-            raise InputError(f"{self.name} does not exist.")
         if not self.path.is_file():
-            raise InputError(
-                f"{self.name} is not a regular file, and rows are read more than once; copy them into a file."
-            )
+            is_there = "is not a regular file, and rows are read more than once; copy them into a file."
+            raise InputError(f"{self.name} {is_there if self.path.exists() else 'does not exist.'}")
         if self.format == "parquet":
             return _parquet(self, batch_rows)
         if self.format == "csv":
@@ -163,17 +114,12 @@ def from_stream(stream: IO[bytes], name: str = "standard input") -> Iterator[Fil
         path = Path(folder) / "input"
         with path.open("wb") as copy:
             shutil.copyfileobj(stream, copy)
-        yield File(path, _sniffed(path, name), name)
-
-
-def _sniffed(path: Path, name: str) -> str:
-    with path.open("rb") as file:
-        if file.read(4) == b"PAR1":
-            return "parquet"
-    start = _first_character(path, name)
-    if not start:
-        raise InputError(f"{name} is empty; expected rows as Parquet, JSON lines or CSV.")
-    return {"[": "json", "{": "jsonl"}.get(start, "csv")
+        with path.open("rb") as file:
+            is_parquet = file.read(4) == b"PAR1"
+        start = "" if is_parquet else _first_character(path, name)
+        if not is_parquet and not start:
+            raise InputError(f"{name} is empty; expected rows as Parquet, JSON lines or CSV.")
+        yield File(path, "parquet" if is_parquet else {"[": "json", "{": "jsonl"}.get(start, "csv"), name)
 
 
 def _first_character(path: Path, name: str) -> str:
@@ -201,18 +147,18 @@ def _parquet(file: File, batch_rows: int) -> Iterator[Table]:
 
 
 def _json_lines(file: File, on_fault: OnFault) -> Iterator[_Row]:
+    decode = json.JSONDecoder().decode  # json.loads looks at its options for each line
     for number, line in enumerate(_lines(file), 1):
-        if not line.strip():
+        if line.isspace():
             continue
-        row: Any = None
         kind = problem = ""
         try:
-            row = json.loads(line)
+            row = decode(line)
+            if type(row) is not dict:
+                kind = "not an object"
+                problem = f"the line is {type(row).__name__}, not an object with question, answer and confidence."
         except (ValueError, RecursionError) as error:
             kind, problem = "not JSON", f"the line is not JSON ({error}). One object on each line is expected."
-        if not problem and not isinstance(row, dict):
-            kind = "not an object"
-            problem = f"the line is {type(row).__name__}, not an object with question, answer and confidence."
         if not line.isascii() and ESCAPED.search(line):
             kind, problem = "not UTF-8", f"the line {encoding_problem()}"
         if problem:
@@ -257,11 +203,21 @@ def _csv(file: File, on_fault: OnFault) -> Iterator[_Row]:
             header = values
             _require_header(header, file)
         elif values:
-            kind, problem = _csv_problem(values, header)
+            text = "".join(values)
+            kind = problem = ""
+            if len(values) != len(header):
+                kind = f"{'more' if len(values) > len(header) else 'fewer'} values than the header has"
+                problem = f"the row has {len(values)} values and the header {len(header)}."
+                if kind.startswith("more") and any(
+                    one.isdecimal() and two.isdecimal() for one, two in pairwise(values)
+                ):
+                    problem += ' Where commas separate, a decimal comma needs quotes: "0,75".'
+            elif not text.isascii() and ESCAPED.search(text):
+                kind, problem = "not UTF-8", f"the row {encoding_problem()}"
             if problem:
                 on_fault(Fault(file.name, f"line {line}", problem, values, kind))
             else:
-                yield line, dict(zip(header, values, strict=True)), sum(map(len, values))
+                yield line, dict(zip(header, values, strict=True)), len(text)
 
 
 def _lines(file: File) -> Iterator[str]:
@@ -309,19 +265,6 @@ def is_tsv(name: str) -> bool:
     return ".tsv" in Path(name.lower()).suffixes
 
 
-def _csv_problem(values: list[str], header: list[str]) -> tuple[str, str]:
-    """Return what is wrong with a row of CSV, in short and in full; empty texts for a good row."""
-    if len(values) != len(header):
-        kind = f"{'more' if len(values) > len(header) else 'fewer'} values than the header has"
-        problem = f"the row has {len(values)} values and the header {len(header)}."
-        is_split = any(one.isdecimal() and two.isdecimal() for one, two in pairwise(values))
-        remedy = ' Where commas separate, a decimal comma needs quotes: "0,75".' if kind.startswith("more") else ""
-        return kind, problem + (remedy if is_split else "")
-    if any(not value.isascii() and ESCAPED.search(value) for value in values):
-        return "not UTF-8", f"the row {encoding_problem()}"
-    return "", ""
-
-
 def _require_header(header: list[str], file: File) -> None:
     if len(header) > _MOST_COLUMNS:
         raise InputError(
@@ -335,7 +278,7 @@ def _require_header(header: list[str], file: File) -> None:
 
 def _tables(file: File, rows: Iterator[_Row], batch_rows: int, unit: str = "line") -> Iterator[ObjectTable]:
     """Yield batches of up to `batch_rows` rows; fewer if they are large: two batches may be in memory at once."""
-    is_csv = file.format == "csv"
+    is_csv, largest = file.format == "csv", largest_row() // 4
     # In CSV every row has the columns of the header; in JSON each object has its own.
     is_elsewhere = None if is_csv else file.has_column
     is_first = True
@@ -345,7 +288,7 @@ def _tables(file: File, rows: Iterator[_Row], batch_rows: int, unit: str = "line
             places.append(place)
             objects.append(row)
             total += size
-            if len(objects) == batch_rows or total > largest_row() // 4:
+            if len(objects) == batch_rows or total > largest:
                 break
         else:
             is_elsewhere = None if is_first else is_elsewhere  # there are no other rows

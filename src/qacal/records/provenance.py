@@ -1,13 +1,23 @@
-"""Where rows come from: LLM, prompt, confidence source and judge; 0.9 may mean something else for each of them."""
+"""Where rows come from: LLM, prompt, confidence source, samples and judge; 0.9 may mean something else for each.
+
+Also rows that come twice: exact copies.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import math
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from qacal.errors import InputError, some_of
+import numpy as np
+
+from qacal.errors import InputError, QacalWarning, some_of
 from qacal.parameters import require_kind
-from qacal.records.columns import PROVENANCE
+from qacal.records.columns import PROVENANCE, listed, parse_number
+from qacal.tally.arrays import Hashes
+from qacal.tally.ids import surplus
 
 AllowOtherSource: TypeAlias = bool | str | Collection[str]
 """Which origins may differ from those of the fit: True for all, or the names of some."""
@@ -17,6 +27,15 @@ if TYPE_CHECKING:
 
 # A column with more values differs from row to row, such as a prompt that contains the question: not an origin.
 _ORIGINS = 20
+# How answers with an agreement were sampled. The majority of 5 answers is right more often than that of 3, and 5 of 5
+# that agree tell more than 3 of 3.
+SAMPLING = ("samples", "temperature")
+# Samples that cannot be read do not count, so some rows of a run have fewer: numbers of a smaller share of the rows are
+# ignored, and a few rows may have fewer samples than those of the fit.
+_RARE, _FEW_ROWS = 0.05, 20
+
+COPIED = "the same question, answer, confidence and label, by the same LLM"
+REMOVE_COPIES = "Remove the copies if rows were stored twice; keep them if the LLM was asked several times."
 
 
 class Sources:
@@ -24,15 +43,22 @@ class Sources:
 
     def __init__(self) -> None:
         self._values: dict[str, dict[Any, None]] = {name: {} for name in PROVENANCE}
+        self._sampling: dict[str, Counter[float]] = {name: Counter() for name in SAMPLING}
 
     def add(self, batch: Batch) -> None:
+        for name, counts in self._sampling.items():
+            counts.update(_sampling(batch, name))
         for name, values in self._values.items():
             if name == "model" or len(values) <= _ORIGINS:
                 values.update(dict.fromkeys(batch.values_of(name)))
 
     def known(self) -> dict[str, list[Any]]:
-        """Return the values of each provenance column."""
-        return {name: list(values) for name, values in self._values.items() if is_provenance(name, list(values))}
+        """Return the values of each provenance column, and how answers were sampled."""
+        known = {name: list(values) for name, values in self._values.items() if is_provenance(name, list(values))}
+        for name, counts in self._sampling.items():
+            usual = sorted(value for value, count in counts.items() if count >= _RARE * counts.total())
+            known |= {name: usual} if usual else {}
+        return known
 
     def require_one(self) -> None:
         """Raise if rows come from several LLMs, prompts, confidence sources or judges."""
@@ -80,16 +106,50 @@ def require_known_origin(
     """
     require_kind(accepted, bool | Iterable, "allow_other_source", "True, or names such as model")
     allowed = {*origins} if accepted is True else {accepted} if isinstance(accepted, str) else {*(accepted or ())}
-    unknown = sorted(allowed - {*origins} - {*PROVENANCE})
+    unknown = sorted(allowed - {*PROVENANCE, *SAMPLING})
     if unknown:
-        raise InputError(f"allow_other_source is {unknown[0]!r}; expected {', '.join(PROVENANCE)}, or True.")
+        expected = ", ".join((*PROVENANCE, *SAMPLING))
+        raise InputError(f"allow_other_source is {unknown[0]!r}; expected {expected}, or True.")
     for name, fitted in origins.items():
         if name in allowed or (name == "judge" and not uses_labels):
             continue
         others = [value for value in batch.values_of(name) if value not in fitted]
+        if name in SAMPLING:
+            usual = [value for value, _ in _sampling(batch, name).most_common(1) if value not in fitted]
+            may_lack = name == "samples" and len(batch) < _FEW_ROWS
+            others = [value for value in usual if value > max(fitted) or not may_lack]
         if others:
             raise InputError(
                 f"{batch.table.origin}: {name} is {others[0]!r}; this model was fitted on {some_of(fitted)}. Fit a "
                 f"model for it, since its confidences or labels may mean something else; or pass --allow-other-source "
                 f"{name} (in Python: allow_other_source={name!r})."
             )
+
+
+def _sampling(batch: Batch, name: str) -> Counter[float]:
+    """Return the numbers of a column of :data:`SAMPLING` with their counts; none of rows without an agreement."""
+    if "agreement" not in batch.table.names or name not in batch.table.names:
+        return Counter()
+    numbers = (parse_number(value) for value in listed(batch.table.column(name)))
+    return Counter(int(number) if number.is_integer() else number for number in numbers if math.isfinite(number))
+
+
+def copies_among(rows: Sequence[Hashes | None]) -> str:
+    """Return how many rows are exact copies of earlier ones, and what to do about them; empty without copies.
+
+    rows : :meth:`Batch.row_hashes` of all batches.
+    """
+    hashes = [batch for batch in rows if batch is not None]
+    copies = surplus(np.concatenate(hashes)) if hashes else 0
+    if not copies:
+        return ""
+    are = "is an exact copy of an earlier row" if copies == 1 else "are exact copies of earlier rows"
+    total = f"{sum(map(len, hashes)):,}"
+    return f"{copies:,} of {total} rows {are} ({COPIED}) and count as further rows of one question. {REMOVE_COPIES}"
+
+
+def warn_of_copies(rows: Sequence[Hashes | None], prefix: str = "") -> None:
+    """Warn (:class:`~qacal.QacalWarning`) about exact copies; `prefix` opens the warning, such as "model gpt-4: "."""
+    message = copies_among(rows)
+    if message:
+        warnings.warn(f"{prefix}{message}", QacalWarning, stacklevel=2)

@@ -3,42 +3,39 @@
 A record has a `question` (text, or the messages of a chat), an `answer` and a `confidence` in [0, 1]; `correct` if it
 is labelled (0, 1, or a number in between); optionally the `id` of the question, and its provenance (`model`, `prompt`,
 `confidence_source`, `judge`). All other columns pass through. A bad row is never dropped silently or repaired: its
-fault names file, line, column, value and remedy, and the caller decides whether it is an error, or is left out.
+fault names file, line, column, value and remedy, and the caller decides whether it is an error, or is left out. A row
+without a label is not bad: where labels are needed it is left out, and a warning counts such rows.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import compress
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from qacal.errors import InputError, QacalWarning, some_of
+from qacal.errors import BadRowsError, InputError, QacalWarning, some_of
 from qacal.parameters import is_number, require_kind, shown
-from qacal.records.bad_rows import MAX_BAD, BadRows
-from qacal.records.columns import (
-    KNOWN,
-    PROVENANCE,
-    Checks,
-    Percents,
-    expression_key,
-    listed,
-    require_expressions,
-)
+from qacal.records.columns import KNOWN, PROVENANCE, Checks, Percents, expression_key, listed, require_expressions
 from qacal.records.files import OnFault, open_file, refuse
 from qacal.records.table import Fault, Table, as_table
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints, is_missing
-from qacal.tally.ids import combined, id_hashes, surplus
+from qacal.tally.ids import combined, id_hashes
 
 if TYPE_CHECKING:
     import polars as pl
 
-COPIED = "the same question, answer, confidence and label, by the same LLM"
-REMOVE_COPIES = "Remove the copies if rows were stored twice; keep them if the LLM was asked several times."
+MAX_BAD = 0.2
+"""Reading stops if a larger share of the rows is bad; the default."""
+_NAMES = 'names of columns, such as {"confidence": "score"}'
+LABEL_SOME = "Label some answers: qacal judge, or by hand."
 
 
 class Source(Protocol):
@@ -73,11 +70,6 @@ def is_records(records: Any) -> bool:
     )
 
 
-def require_names(columns: Any) -> None:
-    """Raise unless `columns` is a mapping of columns to their names."""
-    require_kind(columns, Mapping, "columns", 'names of columns, such as {"confidence": "score"}')
-
-
 @dataclass(frozen=True)
 class Reading:
     """How to read records.
@@ -88,6 +80,7 @@ class Reading:
     max_bad : the largest accepted share of bad rows; more are an error that counts them by reason.
     expressions : the numbers for confidences in words: ``{"high": 0.85}``.
     assumes_percent : `percent` comes from the fit of the model, not from the caller.
+    prefix : opens warnings about the rows, such as "model gpt-4: ".
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -96,9 +89,10 @@ class Reading:
     max_bad: float = MAX_BAD
     expressions: Mapping[str, float] = field(default_factory=dict)
     assumes_percent: bool = False
+    prefix: str = ""
 
     def __post_init__(self) -> None:
-        require_names(self.columns)
+        require_kind(self.columns, Mapping, "columns", _NAMES)
         unknown = sorted(set(self.columns) - set(KNOWN))
         if unknown:
             raise InputError(f"there is no column {unknown[0]!r} to map; expected one of {', '.join(KNOWN)}.")
@@ -143,7 +137,7 @@ class ReadAs:
 
         columns, percent : what the caller says; it takes precedence.
         """
-        require_names(columns)
+        require_kind(columns, Mapping, "columns", _NAMES)
         mapped = {column: name for column, name in self.columns.items() if name in names} | {**(columns or {})}
         is_same = mapped.get("confidence", "confidence") == self.columns.get("confidence", "confidence")
         return mapped, (self.percent and is_same) if percent is None else percent
@@ -176,18 +170,12 @@ class Batch:
         """Return some of the rows."""
         if keep.all():
             return self
-        rows = np.flatnonzero(keep).tolist()
-        return replace(
-            self,
-            table=self.table.only(keep),
-            confidence=self.confidence[keep],
-            correct=None if self.correct is None else self.correct[keep],
-            question=None if self.question is None else [self.question[row] for row in rows],
-            asked=None if self.asked is None else [self.asked[row] for row in rows],
-            answer=None if self.answer is None else [self.answer[row] for row in rows],
-            ids=None if self.ids is None else self.ids[keep],
-            kept=self.kept[keep],
-        )
+        columns: dict[str, Any] = {"table": self.table.only(keep)}
+        for name in ("confidence", "correct", "question", "asked", "answer", "ids", "kept"):
+            values = getattr(self, name)
+            is_list = isinstance(values, list)
+            columns[name] = None if values is None else list(compress(values, keep)) if is_list else values[keep]
+        return replace(self, **columns)
 
     def question_hashes(self) -> Hashes:
         """Return the hashes of the questions' texts, which identify rows without ids; zeros without texts."""
@@ -215,10 +203,9 @@ class Batch:
         # Neither drop nor rename on the frame: these need threads, which a forked child does not have.
         columns = [column.alias(prefix + column.name) for column in evidence if column.name != "confidence"]
         if len(self) < len(self.whole):
-            row_of: list[int | None] = [None] * len(self.whole)
-            for row, place in enumerate(self.kept.tolist()):
-                row_of[place] = row
-            columns = [column.gather(pl.Series(row_of, dtype=pl.UInt32)) for column in columns]
+            row_of = dict(zip(self.kept.tolist(), range(len(self)), strict=True))
+            rows = pl.Series(map(row_of.get, range(len(self.whole))), dtype=pl.UInt32)
+            columns = [column.gather(rows) for column in columns]
         taken = [column.name for column in columns if column.name in self.table.names]
         if taken:
             is_calibrated = f"{prefix}calibrated" in taken and len(taken) > 1
@@ -228,7 +215,7 @@ class Batch:
                 '--prefix qacal_ (in Python: prefix="qacal_").'
             )
         most = {self.reading.name("confidence"): 100.0 if self.reading.percent else 1.0}
-        return self.whole.with_numbers(most | {self.reading.name("correct"): 1.0}).extended(pl.DataFrame(columns))
+        return self.whole.extended(pl.DataFrame(columns), most | {self.reading.name("correct"): 1.0})
 
     def column(self, name: str) -> Any:
         """Return any column, as the table has it."""
@@ -307,7 +294,7 @@ def read(
 ) -> Iterator[Batch]:
     """Yield the records in validated batches.
 
-    needs_labels : rows without `correct` are bad; if False, `correct` is ignored.
+    needs_labels : rows without `correct` are left out, with a warning; if False, `correct` is ignored.
     needs_text : rows without `question` or `answer` are bad.
     needs_confidence : rows without `confidence` are bad; if False, `confidence` is ignored, and a batch has zeros.
     numbers : further columns of numbers with their largest values: 1 for confidences, infinity for any scale. Rows and
@@ -319,7 +306,7 @@ def read(
     reading = reading or Reading()
     words = {expression_key(words): worth for words, worth in reading.expressions.items()}
     top = 100.0 if reading.percent else 1.0
-    n_rows, percents = 0, Percents()
+    n_rows, read_rows, unlabelled, percents = 0, 0, 0, Percents()
     needs_ids: bool | None = None
     for table, counting in tables_of(records, reading):
         # All rows have ids or none: otherwise rows of one question would count as several questions.
@@ -330,14 +317,18 @@ def read(
         for column, name in reading.columns.items():
             table.require(name, f"--column {column}={name} (in Python: columns) asks for it.")
         checks = Checks(table, reading.columns, counting.on_fault, words)
-        confidence = checks.numbers("confidence", top) if needs_confidence else np.zeros(len(table))
         correct = question = asked = answer = None
-        # To ask for a column may read the whole file, so it comes last.
         if needs_labels:
-            correct = checks.numbers("correct", 1.0)
+            correct = checks.numbers("correct", 1.0, may_miss=True)
+            has_no_label = np.isnan(correct) & checks.is_good
+            checks.is_good &= ~has_no_label
+            unlabelled += int(has_no_label.sum())
+            read_rows += len(table)
+        confidence = checks.numbers("confidence", top) if needs_confidence else np.zeros(len(table))
         for column, most in (numbers or {}).items():
             if reading.has(column, table.names):
                 checks.numbers(column, most, may_miss=True)
+        # To ask for a column may read the whole file, so it comes last.
         if needs_text or table.has(reading.name("question")):
             # An empty question can be calibrated, but a fit learns nothing from it.
             may_be_empty = not needs_labels or (not needs_text and needs_ids)
@@ -348,19 +339,27 @@ def read(
         hashes = None
         if hashes_ids and ids is not None and len(table):
             # An invalid id cannot be hashed; its row is left out below.
-            valid = [value if is_good else 0 for value, is_good in zip(ids, checks.is_good.tolist(), strict=True)]
+            is_good = checks.is_good.tolist()
+            valid = ids if all(is_good) else [id_ if good else 0 for id_, good in zip(ids, is_good, strict=True)]
             hashes = id_hashes(valid, len(table))
         rows = np.arange(len(table))
         whole = Batch(table, confidence / top, correct, question, asked, answer, hashes, counting, table, rows)
         batch = whole.only(checks.is_good)
         if len(batch) or keeps_bad:
             n_rows += len(batch)
-            percents.add(batch.confidence)
+            if reading.percent:
+                percents.add(batch.confidence)
             yield batch
+    if unlabelled and unlabelled == read_rows:
+        raise InputError(f"{table.origin}: no row has a label ({reading.name('correct')}). {LABEL_SOME}")
     if not n_rows:
         raise InputError("there are no rows to use: the records are empty, or every row was left out.")
     if reading.percent and needs_confidence:
         percents.require(is_assumed=reading.assumes_percent)
+    if unlabelled:
+        have = "has no label and is" if unlabelled == 1 else "have no label and are"
+        prefix = reading.prefix or f"{table.origin}: "
+        warnings.warn(f"{prefix}{unlabelled:,} of {read_rows:,} rows {have} not used.", QacalWarning, stacklevel=2)
 
 
 def tables_of(records: Any, reading: Reading) -> Iterator[tuple[Table, Reading]]:
@@ -394,22 +393,89 @@ class _Rereadable:
         return read(self.source, self.reading, **self.needs)
 
 
-def copies_among(rows: Sequence[Hashes | None]) -> str:
-    """Return how many rows are exact copies of earlier ones, and what to do about them; empty without copies.
+@dataclass(frozen=True)
+class Reason:
+    """One kind of bad row: its count and the first example."""
 
-    rows : :meth:`Batch.row_hashes` of all batches.
+    kind: str
+    count: int
+    example: Fault
+
+
+@dataclass(eq=False)
+class BadRows:
+    """Counts bad rows by reason. Pass one as `on_fault`; a row that is read again counts once.
+
+    on_fault : called once with each bad row.
+
+    >>> bad = BadRows()
+    >>> for line, value in enumerate((85, 90, "high"), 1):
+    ...     kind = "confidence in words" if isinstance(value, str) else "confidence above 1"
+    ...     bad(Fault("a.csv", f"line {line}", f"confidence is {value!r}.", kind=kind))
+    >>> bad.add_rows("a.csv", 10)
+    >>> print(bad)
+    3 of 10 rows (30%)
+      2: confidence above 1, such as a.csv line 1: confidence is 85.
+      1: confidence in words, such as a.csv line 3: confidence is 'high'.
     """
-    hashes = [batch for batch in rows if batch is not None]
-    copies = surplus(np.concatenate(hashes)) if hashes else 0
-    if not copies:
-        return ""
-    are = "is an exact copy of an earlier row" if copies == 1 else "are exact copies of earlier rows"
-    total = f"{sum(map(len, hashes)):,}"
-    return f"{copies:,} of {total} rows {are} ({COPIED}) and count as further rows of one question. {REMOVE_COPIES}"
 
+    on_fault: OnFault | None = None
+    _places: set[tuple[str, str]] = field(default_factory=set, init=False, repr=False)
+    _counts: Counter[str] = field(default_factory=Counter, init=False, repr=False)
+    _examples: dict[str, Fault] = field(default_factory=dict, init=False, repr=False)
+    _rows: Counter[str] = field(default_factory=Counter, init=False, repr=False)
 
-def warn_of_copies(rows: Sequence[Hashes | None], prefix: str = "") -> None:
-    """Warn (:class:`~qacal.QacalWarning`) about exact copies; `prefix` opens the warning, such as "model gpt-4: "."""
-    message = copies_among(rows)
-    if message:
-        warnings.warn(f"{prefix}{message}", QacalWarning, stacklevel=2)
+    def __call__(self, fault: Fault) -> None:
+        if (fault.origin, fault.place) in self._places:
+            return
+        if self.on_fault is not None:
+            self.on_fault(fault)
+        self._places.add((fault.origin, fault.place))
+        self._counts[fault.kind] += 1
+        self._examples.setdefault(fault.kind, fault)
+
+    def add_unread(self, fault: Fault) -> None:
+        """Count a bad row that is in no table, such as a line that is not JSON."""
+        self.add_rows(fault.origin, 1)
+        self(fault)
+
+    def add_rows(self, origin: str, count: int) -> None:
+        """Count rows, good and bad."""
+        self._rows[origin] += count
+
+    def take_rows(self, other: BadRows) -> None:
+        """Take over the row counts of one pass over the rows; a file may be read several times."""
+        self._rows |= other._rows
+
+    @property
+    def count(self) -> int:
+        return len(self._places)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows, good and bad, in all that was read to the end."""
+        return self._rows.total()
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """The kinds of bad rows, the most frequent first."""
+        return [Reason(kind, count, self._examples[kind]) for kind, count in self._counts.most_common()]
+
+    def require(self, max_bad: float) -> None:
+        """Raise if more than this share of the rows is bad, or all of them."""
+        if not self._places:
+            return
+        if self.count >= self.rows:
+            raise BadRowsError(f"No row can be used: {self}")
+        if self.count > max_bad * self.rows + 1e-6:
+            enough = ceil(100 * self.count / self.rows) / 100
+            raise BadRowsError(
+                f"Too many rows cannot be used: {self}\nFix them, or go on without them: --max-bad {enough:g} "
+                f"(in Python: max_bad={enough:g}). Up to {max_bad:.0%} may be bad now."
+            )
+
+    def __str__(self) -> str:
+        share = self.count / max(self.rows, 1)
+        percent = "under 1%" if 0 < share < 0.005 else f"{share:.0%}"
+        lines = [f"{self.count:,} of {self.rows:,} rows ({percent})"]
+        return "\n".join(lines + [f"  {one.count:,}: {one.kind}, such as {one.example}" for one in self.reasons])

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import chain
 from threading import Thread
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -81,12 +82,18 @@ class Table(ABC):
         """Return some of the rows."""
 
     @abstractmethod
-    def extended(self, columns: pl.DataFrame) -> Table:
-        """Return the rows with further columns; one of the same name is replaced."""
+    def extended(self, columns: pl.DataFrame, numbers: Mapping[str, float] = _NUMBERS) -> Table:
+        """Return the rows with further columns; one of the same name is replaced.
+
+        numbers : columns of a CSV file that hold numbers, too, and the number for certain in each.
+        """
 
     @abstractmethod
-    def rows(self, *, typed: bool = False) -> Iterator[dict[str, Any]]:
-        """Yield the rows as objects; with `typed`, the numbers of a CSV file as numbers."""
+    def rows(self, *, typed: bool = False, numbers: Mapping[str, float] = _NUMBERS) -> Iterator[dict[str, Any]]:
+        """Yield the rows as objects; with `typed`, the numbers of a CSV file as numbers.
+
+        numbers : as in :meth:`extended`.
+        """
 
     @abstractmethod
     def row(self, place: int) -> dict[str, Any]:
@@ -105,10 +112,6 @@ class Table(ABC):
     def number_columns(self) -> Mapping[str, float]:
         """The columns of a CSV file that hold numbers, and the number for certain in each."""
         return {}
-
-    def with_numbers(self, columns: Mapping[str, float]) -> Table:
-        """Return the table with further :attr:`number_columns`."""
-        return self
 
     def batches(self, on_fault: object = None) -> Iterator[Table]:
         """Yield the table, as a file yields its tables."""
@@ -149,7 +152,7 @@ class ObjectTable(Table):
     @cached_property
     def names(self) -> list[str]:
         """The names that any row has, in the order of their first use."""
-        return list(dict.fromkeys(name for row in self.objects for name in row))
+        return list(dict.fromkeys(chain.from_iterable(self.objects)))
 
     def has(self, name: str) -> bool:
         return name in self.names or (self.is_elsewhere is not None and self.is_elsewhere(name))
@@ -164,23 +167,23 @@ class ObjectTable(Table):
         kept = [self.objects[row] for row in np.flatnonzero(keep).tolist()]
         return replace(self, objects=kept, places=self.places[keep])
 
-    def extended(self, columns: pl.DataFrame) -> ObjectTable:
+    def extended(self, columns: pl.DataFrame, numbers: Mapping[str, float] = _NUMBERS) -> ObjectTable:
         more = columns.iter_rows(named=True)
         objects = [{**row, **new} for row, new in zip(self.objects, more, strict=True)]
-        return replace(self, objects=objects, kinds={**self.kinds, **columns.schema})
-
-    def with_numbers(self, columns: Mapping[str, float]) -> ObjectTable:
-        return replace(self, numbers={**self.numbers, **columns})
+        kinds = {**self.kinds, **columns.schema}
+        return replace(self, objects=objects, kinds=kinds, numbers={**self.numbers, **numbers})
 
     @property
     def number_columns(self) -> Mapping[str, float]:
         return {name: self.numbers[name] for name in self.names if name in self.numbers} if self.is_text else {}
 
-    def rows(self, *, typed: bool = False) -> Iterator[dict[str, Any]]:
-        tops = self.number_columns if typed else {}
-        numbers = {name: _numbers(self.column(name), top) for name, top in tops.items()}
+    def rows(self, *, typed: bool = False, numbers: Mapping[str, float] = _NUMBERS) -> Iterator[dict[str, Any]]:
+        tops = {**self.numbers, **numbers} if typed and self.is_text else {}
+        columns = {name: _numbers(self.column(name), top) for name, top in tops.items() if name in self.names}
         for at, row in enumerate(self.objects):
-            yield {**row, **{name: values[at] for name, values in numbers.items() if name in row}}
+            yield (
+                {**row, **{name: values[at] for name, values in columns.items() if name in row}} if columns else {**row}
+            )
 
     def frame(self) -> pl.DataFrame:
         """Return the rows as a polars frame; each column gets one type (:func:`column_type`)."""
@@ -233,7 +236,7 @@ class FrameTable(Table):
             kept = frame[rows.tolist()].to_native()
         return replace(self, data=kept, places=self.places[keep])
 
-    def extended(self, columns: pl.DataFrame) -> FrameTable:
+    def extended(self, columns: pl.DataFrame, numbers: Mapping[str, float] = _NUMBERS) -> FrameTable:
         import narwhals as nw
 
         frame = _narwhals(self.data)
@@ -252,7 +255,7 @@ class FrameTable(Table):
             series.append(nw.new_series(name, column.to_list(), dtype, backend=frame.implementation))
         return replace(self, data=frame.with_columns(*series).to_native())
 
-    def rows(self, *, typed: bool = False) -> Iterator[dict[str, Any]]:
+    def rows(self, *, typed: bool = False, numbers: Mapping[str, float] = _NUMBERS) -> Iterator[dict[str, Any]]:
         return self.frame().iter_rows(named=True)
 
     def frame(self) -> pl.DataFrame:

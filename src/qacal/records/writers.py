@@ -1,34 +1,50 @@
-"""Write rows as Parquet, JSON lines, a JSON list or CSV."""
+"""Write rows as Parquet, JSON lines, a JSON list or CSV, into files that are complete or not there at all."""
 
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import json
 import os
 import re
 import shutil
+import sys
+import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from io import BufferedIOBase
-from itertools import islice
+from itertools import chain, count, islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from qacal.errors import InputError
 from qacal.records.files import format_of, is_tsv
-from qacal.records.outputs import PARTS, atomic_file, is_stream
 from qacal.records.table import Table, as_table
+from qacal.storage import patiently
 
 if TYPE_CHECKING:
     import polars as pl
 
 _ROWS_AT_ONCE = 10_000
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
+
+_ENDING = ".qacal-tmp"
+PARTS = ".parts"
+"""The ending of the folder beside a temporary file that holds parts of it."""
+# A temporary file that nobody wrote to for a week was left by a process that was killed.
+_ABANDONED = 7 * 86_400.0
+
+_DESCRIPTORS = {"/dev/stdout": 1, "/dev/stderr": 2}
+# The number of links to follow, as in the kernel.
+_LINKS = 40
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Writer(ABC):
@@ -120,80 +136,88 @@ def _writer(temporary: Path, path: str | Path, like: str, separator: str) -> Ite
             writer.finish()
 
 
+@dataclass
 class _JsonWriter(Writer):
-    def __init__(self, file: BufferedIOBase) -> None:
-        self._file = file
+    file: BufferedIOBase
 
     def write(self, table: Table) -> None:
-        self._file.writelines(json_line(row) for row in table.rows(typed=True))
+        self.file.writelines(json_line(row) for row in table.rows(typed=True))
 
 
-class _JsonListWriter(_JsonWriter):
+@dataclass
+class _JsonListWriter(Writer):
     """Writes a list with one object on each line."""
 
-    _before = b"["
+    file: BufferedIOBase
+    before: bytes = b"["
 
     def write(self, table: Table) -> None:
         for row in table.rows(typed=True):
-            self._file.write(self._before + b"\n" + json_line(row).rstrip(b"\n"))
-            self._before = b","
+            self.file.write(self.before + b"\n" + json_line(row).rstrip(b"\n"))
+            self.before = b","
 
     def finish(self) -> None:
-        self._file.write(b"\n]\n" if self._before == b"," else b"[]\n")
+        self.file.write(b"\n]\n" if self.before == b"," else b"[]\n")
 
 
 class _CsvWriter(Writer):
     def __init__(self, file: BufferedIOBase, separator: str) -> None:
         self._file = file
+        lines: Any = SimpleNamespace(write=self._write_line)
+        # The csv module quotes a carriage return only if lines end in one.
+        self._csv = csv.writer(lines, lineterminator="\r\n", delimiter=separator)
         self._separator = separator
-        self._rows: Any = None
+        self._names: list[str] = []
         self._has_commas = False
 
     def write(self, table: Table) -> None:
-        if self._rows is None:
-            lines: Any = SimpleNamespace(write=self._write_line)
-            # The csv module quotes a carriage return only if lines end in one.
-            self._rows = csv.DictWriter(lines, table.names, lineterminator="\r\n", delimiter=self._separator)
-            self._rows.writeheader()
+        rows = list(table.rows())
+        if not self._names:
+            self._names = table.names
+            self._csv.writerow(self._names)
             # Only columns of numbers tell whether the file has decimal commas: an answer may be 1,234.
-            numbers = [value for row in table.rows() for value in map(row.get, table.number_columns) if value]
+            numbers = [value for row in rows for value in map(row.get, table.number_columns) if value]
             has_points = any("." in str(value) for value in numbers)
             has_commas = any(isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value) for value in numbers)
             self._has_commas = self._separator != "," and has_commas and not has_points
-        for row in table.rows():
-            try:
-                self._rows.writerow({name: _cell(value, self._has_commas) for name, value in row.items()})
-            except ValueError as error:
-                raise InputError(f"{table.origin}: a row has columns that the first rows lack: {error}.") from None
+        if further := {*table.names} - {*self._names}:
+            names = ", ".join(sorted(further))
+            raise InputError(f"{table.origin}: a row has columns that the first rows lack: {names}.")
+        columns, plain = [], {str, int, bool, type(None), *(() if self._has_commas else (float,))}
+        for name in self._names:
+            values = [row.get(name) for row in rows]
+            is_plain = {*map(type, values)} <= plain
+            columns.append(values if is_plain else [_cell(value, self._has_commas) for value in values])
+        self._csv.writerows(zip(*columns, strict=True))
 
     def _write_line(self, line: str) -> None:
         self._file.write(line.removesuffix("\r\n").encode("utf-8", "surrogatepass") + b"\n")
 
 
+@dataclass
 class _ParquetWriter(Writer):
     """Writes each batch as a part, and joins the parts at the end without holding them in memory."""
 
-    def __init__(self, path: Path, parts: Path) -> None:
-        self._path = path
-        self._folder = parts
-        self._parts: list[Path] = []
+    path: Path
+    folder: Path
+    parts: list[Path] = field(default_factory=list)
 
     def write(self, table: Table) -> None:
-        self._parts.append(self._folder / f"{len(self._parts)}.parquet")
+        self.parts.append(self.folder / f"{len(self.parts)}.parquet")
         with plain_errors():
-            table.frame().write_parquet(self._parts[-1])
+            table.frame().write_parquet(self.parts[-1])
 
     def finish(self) -> None:
         import polars as pl
 
         with plain_errors():
-            if not self._parts:
-                pl.DataFrame().write_parquet(self._path)
-            elif len(self._parts) == 1:
-                shutil.copyfile(self._parts[0], self._path)
+            if not self.parts:
+                pl.DataFrame().write_parquet(self.path)
+            elif len(self.parts) == 1:
+                shutil.copyfile(self.parts[0], self.path)
             else:
-                pl.concat([pl.scan_parquet(part) for part in self._parts], how="diagonal_relaxed").sink_parquet(
-                    self._path
+                pl.concat([pl.scan_parquet(part) for part in self.parts], how="diagonal_relaxed").sink_parquet(
+                    self.path
                 )
 
 
@@ -211,10 +235,18 @@ def plain_errors() -> Iterator[None]:
         raise OSError(int(code[1]), os.strerror(int(code[1]))) from None
 
 
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
+
+
+# json.dumps would make an encoder for each row.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=_plain, allow_nan=False)
+
+
 def json_line(row: dict[str, Any]) -> bytes:
     """Return a row as one line of JSON."""
     try:
-        text = json.dumps(row, ensure_ascii=False, default=_plain, allow_nan=False)
+        text = _ENCODER.encode(row)
     except ValueError:  # JSON has no NaN and no infinity
         text = json.dumps(finite(row), ensure_ascii=False, default=_plain)
     try:
@@ -232,14 +264,157 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    return str(value)
-
-
 def _cell(value: Any, has_commas: bool) -> Any:
     """Return a value for a cell of CSV."""
     if isinstance(value, list | dict | np.ndarray):
         return json.dumps(value, ensure_ascii=False, default=_plain)
     return repr(value).replace(".", ",") if has_commas and type(value) is float else value
+
+
+# Output files: complete, or not there at all. Standard output, devices and pipes stay what they are.
+
+
+@contextmanager
+def atomic_file(path: str | Path) -> Iterator[Path]:
+    """Yield a path to write to; it takes the place of `path` once all is written, and vanishes if that fails.
+
+    For ``-`` (standard output), a device or a pipe, everything is sent at the end. A link is followed.
+    """
+    if is_stream(path):
+        with tempfile.TemporaryDirectory(prefix="qacal-") as folder:
+            temporary = Path(folder) / "output"
+            yield temporary
+            with temporary.open("rb") as file, _stream(path) as out:
+                shutil.copyfileobj(file, out)
+                out.flush()
+        return
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise InputError(f"{target}: the folder {target.parent} does not exist.")
+    if target.is_dir():
+        raise InputError(f"{target} is a folder; expected the name of a file to write.")
+    _sweep(target)
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=_ENDING, dir=target.parent)
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror or error}.") from None
+    os.close(descriptor)  # Windows does not rename a file that is open
+    temporary = Path(name)
+    try:
+        with naming_full_disk(target):
+            yield temporary
+            mask = os.umask(0)
+            os.umask(mask)
+            temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~mask)
+            patiently(lambda: os.replace(temporary, target))
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sweep(target: Path) -> None:
+    """Remove temporary files of `target`, and their parts, that a killed process left behind."""
+    pattern = re.escape(f".{target.name}.") + "[a-z0-9_]{8}" + re.escape(_ENDING) + f"({re.escape(PARTS)})?"
+    oldest = time.time() - _ABANDONED
+    with suppress(OSError):  # the folder cannot be listed, or somebody else removes them meanwhile
+        for path in target.parent.iterdir():
+            if re.fullmatch(pattern, path.name) and path.lstat().st_mtime < oldest:
+                if path.name.endswith(PARTS):
+                    shutil.rmtree(path, ignore_errors=True)
+                elif not path.is_dir():
+                    path.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming_full_disk(target: Path) -> Iterator[None]:
+    """Turn the error of a full disk into one that names the output."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise InputError(f"{target} cannot be written: {error.strerror}. The old file, if any, is unchanged.") from None
+
+
+def is_stream(path: str | Path) -> bool:
+    """Return whether a path is standard output, a device or a pipe: all but regular files and folders."""
+    # A descriptor may lead to a regular file, if the output is redirected; it must not be replaced.
+    if descriptor_of(path) is not None or os.path.abspath(path).startswith("/proc/"):
+        return True
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+def descriptor_of(path: str | Path) -> int | None:
+    """Return the descriptor that a path stands for, directly or as a link (1 is standard output); None for others."""
+    name = "/dev/stdout" if str(path) == "-" else os.path.abspath(path)
+    for _ in range(_LINKS):
+        if name in _DESCRIPTORS:
+            return _DESCRIPTORS[name]
+        if match := re.fullmatch(rf"/(?:dev|proc/(?:self|thread-self|{os.getpid()}))/fd/(\d+)", name):
+            return int(match[1])
+        if not os.path.islink(name):
+            break
+        name = os.path.abspath(os.path.join(os.path.dirname(name), os.readlink(name)))
+    return None
+
+
+@contextmanager
+def _stream(path: str | Path) -> Iterator[IO[bytes]]:
+    descriptor = descriptor_of(path)
+    if descriptor == 1:
+        yield sys.stdout.buffer
+        return
+    try:
+        # Opening /dev/stderr again would overwrite the file that it is redirected to.
+        opened = os.open(path, os.O_WRONLY | os.O_APPEND) if descriptor is None else os.dup(descriptor)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}.") from None
+    sys.stderr.flush()
+    with open(opened, "wb") as file:
+        yield file
+
+
+# Names for files to write
+
+
+def ending_of(file: str) -> str:
+    """Return the ending of a file's name; .parquet for standard input.
+
+    >>> ending_of("answers.csv.gz"), ending_of("-")
+    ('.csv.gz', '.parquet')
+    """
+    return "".join(Path(file).suffixes[-2 if file.lower().endswith(".gz") else -1 :]) or ".parquet"
+
+
+def split_names(file: str) -> tuple[str, str]:
+    """Return free names in the current folder for the training and the held-out part of a file.
+
+    >>> split_names("answers.csv")
+    ('train.csv', 'test.csv')
+    """
+    ending = ending_of(file)
+    stem = Path(file).name.removesuffix(ending)
+    candidates = chain(("", f"{stem}_"), (f"{stem}_{number}_" for number in count(2)))
+    names = ((f"{start}train{ending}", f"{start}test{ending}") for start in candidates)
+    return next(pair for pair in names if not any(Path(name).exists() for name in pair))
+
+
+def free_name(name: str) -> str:
+    """Return a name in the current folder that no file has: this one, or this one with a number.
+
+    >>> free_name("bad.jsonl")
+    'bad.jsonl'
+    """
+    ending = ending_of(name)
+    numbered = (f"{name.removesuffix(ending)}_{number}{ending}" for number in count(2))
+    return next(one for one in chain((name,), numbered) if not Path(one).exists())
+
+
+def held_out_name(file: str) -> str | None:
+    """Return the name of the held-out part of a training file; None if the name of the file does not have "train".
+
+    >>> held_out_name("data/names_train.csv"), held_out_name("constraints.csv")
+    ('data/names_test.csv', None)
+    """
+    path = Path(file)
+    name, changes = re.subn(r"(?<![a-z])train(?![a-z])", "test", path.name)
+    return str(path.with_name(name)) if changes else None

@@ -15,8 +15,8 @@ from qacal.metrics.scores import Doubt
 from qacal.model.base import BaseModel
 from qacal.model.pipeline import Progress
 from qacal.partitions import Column
-from qacal.records.provenance import AllowOtherSource
-from qacal.records.reading import Reading, copies_among
+from qacal.records.provenance import AllowOtherSource, copies_among
+from qacal.records.reading import Reading
 from qacal.report.data import Gathered, Pairs, Scored, gather
 from qacal.report.groups import Group, groups_of
 from qacal.report.promise import Promise, Realised, promise_of, realised_errors, why_not_judged

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from qacal.calibrators.margins import MarginMaps
 from qacal.errors import InputError
 from qacal.experiment.sample import parts_by
 from qacal.metrics.evaluation import is_uneven, require_labels
-from qacal.metrics.scores import log_loss
+from qacal.metrics.scores import SHOWN_CUT, log_loss
 from qacal.model.base import BaseModel
 from qacal.model.evaluating import collect
 from qacal.model.groups import Sampler
@@ -186,8 +187,9 @@ class Gathered:
             return {}
         parts = {name: self._columns[f"signal {name}"] for name in self.signals}
         correct, logits = self._columns["correct"], sum(parts.values())
-        losses = {name: log_loss(correct, expit(logits - parts[name])) for name in self.signals[1:]}
-        return {name: loss - log_loss(correct, expit(logits)) for name, loss in losses.items()}
+        loss_of = partial(log_loss, correct, cut=SHOWN_CUT)
+        losses = {name: loss_of(expit(logits - parts[name])) for name in self.signals[1:]}
+        return {name: loss - loss_of(expit(logits)) for name, loss in losses.items()}
 
     def add(self, batch: Batch) -> None:
         maps = self.model.calibrator_._fitted_maps()

@@ -48,7 +48,7 @@ class Realised:
     is_about_all : whether the guarantee is about all future answers, not only about the calibration rows.
     left_out : test rows left out because their question has another row.
     intervals : number of intervals of the fit, with or without test rows; bins without any row do not count.
-    is_by_document : whether the guarantee is about documents, of which one row in each bin is counted.
+    is_by_document : whether the guarantee is about documents; then one row of each document counts in each bin.
     """
 
     group: tuple[Any, ...]

@@ -69,7 +69,7 @@ _AUAC = Cell("accuracy above a threshold, averaged over thresholds", "AUAC; high
 _SHARPNESS = Cell("how much the confidences differ", "sharpness: their standard deviation")
 _LOWER_IS_BETTER = {
     "brier": Cell("squared distance from the outcome", "Brier score; lower is better"),
-    "log_loss": Cell("penalty for confident errors", "log loss; lower is better"),
+    "log_loss": Cell("penalty for confident errors", "log loss, cut at 0.001; lower is better"),
     "aurc": Cell("error rate, averaged over the share answered", "AURC, ranking only; lower is better"),
 }
 

@@ -1,6 +1,6 @@
 r"""When to answer: thresholds with a certified accuracy of the accepted answers.
 
-In: labels and probabilities of rows that trained nothing. Out: a threshold, with what it accepts and what is certified.
+In: labels and probabilities of held-out rows. Out: a threshold, with what it accepts and what is certified.
 Open `certified.py` first; `curve.py` has every threshold, `costs.py` the cheapest one, `fit_record.py` what a model
 stores about the rows of its fit.
 

@@ -31,7 +31,7 @@ class Certification:
     """The threshold for all rows, or for one group.
 
     threshold : answer if the confidence reaches it; None if no threshold was certified, which means abstain.
-    alpha : probability that this is wrong.
+    alpha : probability that a threshold is certified and misses the target.
     start : the strictest threshold that was tested.
     p_value : of the certified threshold, or else of the start.
     rows : number of test rows.
@@ -140,7 +140,8 @@ def certified_threshold(
     r"""Return the lowest threshold with the target accuracy of accepted answers, with probability :math:`1 - \alpha`.
 
     Use rows that were not used for fitting, tuning or choosing. Labels are 0/1; soft targets in [0, 1] work, and need
-    more rows. The guarantee holds for any score; a bad one only certifies less.
+    more rows. The guarantee holds for any score; a bad one only certifies less. It is
+    unconditional: if the target is out of reach, certificates are rare, and most of them are false.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The choice among scores is a safety net: what cannot help is left out, and few rows do no harm."""
+"""The choice among scores: signals that do not help are left out, and few rows do no harm."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def worth(h):
 
 
 def drawn(rng, n, kind, width=8):
-    """Return rows, how probably each is right, and labels. Text tells something if `kind` is "text"."""
+    """Return rows, the probability that each is correct, and labels. Text is informative if `kind` is "text"."""
     Z = rng.normal(size=(n, width))
     h = rng.beta(4, 2, n) if kind == "perfect" else rng.choice(STATED, n)
     truth = h if kind == "perfect" else expit(worth(h) + (1.2 * Z[:, 0] if kind == "text" else 0.0))
@@ -24,13 +24,13 @@ def drawn(rng, n, kind, width=8):
 
 
 def expected_loss(p, truth):
-    """Log loss on infinitely many answers to each of these rows: no noise of labels."""
+    """Return the log loss in expectation over labels, so without their noise."""
     p = np.clip(p, 1e-15, 1 - 1e-15)
     return float(-(truth * np.log(p) + (1 - truth) * np.log1p(-p)).mean())
 
 
 def excess(kind, n, seeds, rival):
-    """Return by how much expected log loss is above a rival's, and what was chosen; one for each seed."""
+    """Return for each seed the expected log loss above a rival's, and the chosen score."""
     found = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
@@ -44,7 +44,7 @@ def excess(kind, n, seeds, rival):
     return np.array([gap for gap, _ in found]), [name for _, name in found]
 
 
-def test_a_confidence_that_is_right_already_is_left_alone():
+def test_a_calibrated_confidence_is_left_alone():
     gaps, chosen = excess("perfect", 1000, 20, "stated")
     assert gaps.mean() < 0.002
     assert sum(name in ("stated confidence", "pooled line") for name in chosen) >= 15
@@ -68,29 +68,29 @@ def test_few_rows_do_no_harm_beside_platt(kind, n, most):
     assert gaps.mean() < most + (0 if FULL else 2 * gaps.std() / np.sqrt(len(gaps)))
 
 
-def test_text_that_tells_something_is_read():
+def test_informative_text_is_used():
     gaps, chosen = excess("text", 300, 5, "platt")
     assert gaps.mean() < -0.05
     assert all("text" in name for name in chosen)
 
 
-def test_nothing_is_certain_as_stated():
-    """A stated 1.0 that happened to be right in all of a few rows is not passed on: one wrong answer would cost 36."""
+def test_a_stated_certainty_is_not_passed_on():
+    """A stated 1.0 is lowered even if all of a few rows are correct: one wrong answer would cost 36."""
     score = LearnedScore(text=False).fit({"confidence": [0.9, 1.0]}, [1, 1], ids=["q", "q"])
     assert score.chosen == "stated confidence"
     assert score.predict({"confidence": [0.0, 0.9, 1.0]}).tolist() == [0.001, 0.9, 0.999]
 
 
 def repeated(seed, times=3, n=250):
-    """Questions whose text is noise, each asked some times and always answered alike."""
+    """Return questions whose text is noise, each repeated with the same label."""
     rng = np.random.default_rng(seed)
     rows, truth, y = drawn(rng, n, "line", width=4)
     again = np.repeat(np.arange(n), times)
     return {name: values[again] for name, values in rows.items()}, truth[again], y[again], again
 
 
-def test_trials_are_judged_on_questions_that_they_were_not_fitted_on():
-    """A text that was in the fit tells its label. Without ids that wins every trial, and costs much."""
+def test_trials_are_measured_on_held_out_questions():
+    """A text of the fit reveals its label. Without ids such a score wins every trial, and is bad on new rows."""
     gaps = {"ids": [], "rows": []}
     for seed in range(sized(6)):
         rows, _, y, question = repeated(seed)
@@ -104,8 +104,8 @@ def test_trials_are_judged_on_questions_that_they_were_not_fitted_on():
     assert np.mean(gaps["rows"]) > 0.05
 
 
-def test_text_is_tried_with_all_kinds_of_questions_held_out():
-    """Every row is judged once where rows are few, and folds hold whole questions."""
+def test_text_is_tried_on_held_out_questions():
+    """If rows are few, every row is held out once; folds consist of whole questions."""
     rows, _, y, question = repeated(0, n=60)
     score = LearnedScore().fit(rows, y, ids=question)
     assert {trial.rows for trial in score.tried_} == {180}
@@ -131,7 +131,7 @@ def test_few_rows_are_never_an_error(n, label, ids):
 
 
 @pytest.mark.parametrize("objective", ["log_loss", "brier"])
-def test_the_chosen_one_has_the_lowest_loss(objective):
+def test_the_chosen_score_has_the_lowest_loss(objective):
     rows, _, y = drawn(np.random.default_rng(0), 300, "text")
     score = LearnedScore(objective=objective).fit(rows, y)
     losses = {trial.name: getattr(trial, objective) for trial in score.tried_}

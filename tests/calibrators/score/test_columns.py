@@ -1,4 +1,4 @@
-"""Columns of a score: numbers and categories, each tried by itself on held-out scores."""
+"""Columns of a score: numbers and categories, each tried by itself on held-out rows."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_columns_that_help_are_used_and_others_are_not():
     assert tried["noise"].gain < 0.002
     new, right, truth = world(4000, seed=1)
     assert log_loss(right, fitted.predict(new)) < log_loss(right, truth) + 0.03
-    # What is not used need not be there.
+    # Columns that are not used may be missing.
     del new["noise"]
     fitted.predict(new)
 
@@ -56,7 +56,7 @@ def test_a_column_made_from_the_label_is_refused_and_a_suspicious_one_is_named()
 
 
 @pytest.mark.parametrize("scale", [lambda x: x, lambda x: -1e6 * x, np.log], ids=["as is", "large", "log"])
-def test_numbers_of_any_scale_say_the_same(scale):
+def test_the_scale_of_numbers_is_irrelevant(scale):
     rows, correct, _ = world()
     fitted = score().fit(rows | {"wave": scale(rows["wave"])}, correct)
     new, right, truth = world(4000, seed=1)
@@ -65,7 +65,7 @@ def test_numbers_of_any_scale_say_the_same(scale):
 
 
 def test_rows_without_a_number_are_answered_without_it():
-    """They learn what a missing number means, and are no worse off than in a score without the column."""
+    """Rows without the number are no worse off than in a score without the column."""
     rows, correct, _ = world(3000)
     holes = np.random.default_rng(3).random(3000) < 0.3
     fitted = score().fit(rows | {"wave": np.where(holes, np.nan, rows["wave"])}, correct)
@@ -84,7 +84,7 @@ def test_contributions_add_up_to_the_logit():
     np.testing.assert_allclose(expit(sum(parts.values())), maps.apply(inputs), atol=1e-12)
 
 
-def test_what_is_no_number_is_refused():
+def test_values_that_are_not_numbers_are_refused():
     rows, correct, _ = world(200)
     for bad, message in (
         ("high", r"wave\[3\] is 'high'; expected a number"),
@@ -106,7 +106,7 @@ def test_the_order_of_rows_does_not_matter():
     np.testing.assert_array_equal(one.predict(rows), other.predict(rows))
 
 
-def test_rows_that_differ_in_a_missing_number_or_in_words_alone_have_one_order():
+def test_rows_that_differ_only_in_a_missing_number_or_in_words_have_one_order():
     rng = np.random.default_rng(5)
     wave = rng.choice([-1.0, np.nan, 2.0], 300)
     texts = [f"{word} {other}" for word, other in rng.choice(["ant", "bee", "cow", "dog"], (300, 2))]
@@ -122,14 +122,14 @@ def test_rows_that_differ_in_a_missing_number_or_in_words_alone_have_one_order()
     assert [trial.log_loss for trial in one.tried_] == [trial.log_loss for trial in other.tried_]
 
 
-def test_texts_that_are_none_are_refused():
+def test_texts_of_other_types_are_refused():
     rows = {"confidence": [0.8] * 4, "embedding": np.eye(4), "question": ["a", None, "b", "c"], "answer": ["d"] * 4}
     with pytest.raises(InputError, match=r"question\[1\] is None; expected text"):
         LearnedScore().fit(rows, [0, 1, 0, 1])
 
 
 def test_held_out_labels_do_not_reach_a_fold():
-    """Words of noise do not seem to help: folds that began where another ended found .0045 in 200 rows."""
+    """Random words do not seem to help. They gained .0045 on 200 rows when folds began at another fold's solution."""
     gains = []
     for seed in range(12):
         rng = np.random.default_rng(seed)

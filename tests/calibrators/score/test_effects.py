@@ -1,4 +1,4 @@
-"""Blocks of random effects: beside a general optimiser, and a Laplace evidence that is climbed without derivatives."""
+"""Blocks of random effects, compared with a general optimiser and a derivative-free maximum of the Laplace evidence."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def fitted(X, y, block, variances):
 def test_coefficients_are_where_the_penalised_likelihood_is_highest(seed):
     X, y, block = crossed(seed)
     fit = fitted(X, y, block, [0.3, 0.3])
-    # The last step was taken at variances that differ from those told by less than a tenth.
+    # The last step was taken at variances within a tenth of those returned.
     expected = mode(X, y, penalties(block, fit.variances))
     np.testing.assert_allclose(fit.coefficients, expected, atol=0.05)
     assert penalised_loss(fit.coefficients, X, y, penalties(block, fit.variances)) == pytest.approx(
@@ -73,7 +73,7 @@ def test_coefficients_are_where_the_penalised_likelihood_is_highest(seed):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_variances_are_where_the_evidence_is_highest(seed):
-    """Within half a nat of what Nelder and Mead climb to, and no worse for where the search began."""
+    """Within half a nat of what Nelder-Mead finds, from any start."""
     X, y, block = crossed(seed)
     start = np.log([0.3, 0.3])
 
@@ -86,14 +86,14 @@ def test_variances_are_where_the_evidence_is_highest(seed):
         assert evidence(X, y, block, fit.variances) > best - 0.5
 
 
-def test_a_block_of_noise_loses_its_variance_and_one_that_tells_keeps_it():
+def test_a_block_of_noise_loses_its_variance_and_an_informative_one_keeps_it():
     lost = []
     for seed in range(20):
         X, y, block = crossed(seed, sizes=(10, 30), spreads=(1.0, 0.0), n=800)
         fit = fitted(X, y, block, [0.3, 0.3])
         assert 0.2 < fit.variances[0] < 5
         lost.append(fit.variances[1])
-    # Noise looks like a small effect in half of the draws; in none like a large one.
+    # Noise looks like a small effect in half of the draws, and never like a large one.
     assert np.median(lost) < 0.02
     assert max(lost) < 0.25
 
@@ -106,7 +106,7 @@ def test_determined_columns_are_counted():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_rows_that_a_line_separates_do_not_run_away(seed):
+def test_separable_rows_have_finite_coefficients(seed):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=60)
     X = np.column_stack([np.ones(60), x, np.eye(6)[rng.integers(0, 6, 60)]])
@@ -118,7 +118,7 @@ def test_rows_that_a_line_separates_do_not_run_away(seed):
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0, 0.5])
-def test_rows_that_are_all_alike(label):
+def test_rows_that_are_all_equal(label):
     X, _, block = crossed(0)
     fit = fitted(X, np.full(len(X), label), block, [0.3, 0.3])
     p = expit(X @ fit.coefficients)
@@ -133,8 +133,8 @@ def test_no_blocks_is_logistic_regression():
     assert len(fit.variances) == len(fit.determined) == 0
 
 
-def test_a_block_without_columns_settles(monkeypatch):
-    """A column of the records with one value has no effects: its variance goes to its limit, and there it stands."""
+def test_a_block_without_columns_converges(monkeypatch):
+    """A column with one value has no effects: its variance goes to its limit and stays there."""
     from qacal.calibrators.score import effects
 
     steps = []
@@ -147,7 +147,7 @@ def test_a_block_without_columns_settles(monkeypatch):
 
 
 def test_soft_labels_are_shares():
-    """A row of 0.25 is a quarter of a right row and three quarters of a wrong one."""
+    """A label of 0.25 is a quarter of a correct row and three quarters of a wrong one."""
     X, y, _ = crossed(3)
     X, soft = X[:, :2], np.where(y > 0, 0.75, 0.25)
     apart = np.vstack([X] * 4)
@@ -158,7 +158,7 @@ def test_soft_labels_are_shares():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_words_and_other_columns_are_one_penalised_regression(seed):
-    """Steps in turn end where a general optimiser ends that has all columns at once."""
+    """Alternating steps end where a general optimiser of all columns ends."""
     from scipy.sparse import random_array
 
     from qacal.calibrators.score.effects import _WORD_PENALTY

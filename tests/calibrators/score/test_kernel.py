@@ -1,4 +1,4 @@
-"""Coordinates of texts: beside scikit-learn's two principal component analyses, and on vectors that are awkward."""
+"""Coordinates of texts: compared with scikit-learn's PCA and kernel PCA, and on difficult vectors."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ LENGTH = 0.6
 
 
 def aligned(one, other):
-    """Return columns with the sign that brings them near to those of another table."""
+    """Return columns with their signs flipped to match another table."""
     return one * np.sign((one * other).sum(axis=0))
 
 
@@ -49,7 +49,7 @@ def test_the_scale_of_vectors_does_not_matter(scale):
 
 
 @pytest.mark.parametrize("name", AWKWARD)
-def test_awkward_vectors_have_finite_coordinates_or_none(name):
+def test_difficult_vectors_have_finite_coordinates_or_none(name):
     Z = AWKWARD[name]
     kernel = fit_kernel(Z)
     if name in ("one row", "constant", "zeros", "tiny"):
@@ -59,7 +59,7 @@ def test_awkward_vectors_have_finite_coordinates_or_none(name):
         assert np.isfinite(kernel.coordinates(Z)).all()
 
 
-def test_one_text_that_differs_from_thousands_is_found_or_none():
+def test_one_text_that_differs_from_thousands():
     """Landmarks were once drawn from the first rows alone: one landmark has no directions, and gave NaN."""
     for at in (7, 1500, 4999, 5001):
         Z = np.zeros((6000, 3))
@@ -71,7 +71,7 @@ def test_one_text_that_differs_from_thousands_is_found_or_none():
             assert np.abs(np.diff(kernel.coordinates(Z)[[0, at]], axis=0)).max() > 0.1
 
 
-def test_texts_that_are_equal_but_for_rounding_beside_one_far_away():
+def test_texts_that_are_equal_up_to_rounding_beside_one_far_away():
     Z = np.random.default_rng(0).normal(size=(3000, 4)) * 1e-12
     Z[2999] = 1e3
     kernel = fit_kernel(Z)
@@ -91,7 +91,7 @@ def test_short_floats_are_read():
     np.testing.assert_allclose(kernel.coordinates(Z.astype(np.float32)), kernel.coordinates(Z), atol=1e-4)
 
 
-def test_rows_do_not_depend_on_their_company():
+def test_coordinates_do_not_depend_on_the_batch():
     Z = np.random.default_rng(0).normal(size=(9000, 3))
     kernel = fit_kernel(Z[:400])
     whole = kernel.coordinates(Z)
@@ -103,8 +103,8 @@ def test_rows_do_not_depend_on_their_company():
 
 
 @given(st.integers(0, 99), st.floats(-1e100, 1e100))
-def test_texts_far_from_all_are_all_the_same(seed, far):
-    """Where every kernel is zero, coordinates are what no landmark adds to: minus their average."""
+def test_texts_far_from_all_landmarks_have_the_same_coordinates(seed, far):
+    """If every kernel value is zero, coordinates are minus their average."""
     Z = clouds(seed, n=50)
     kernel = fit_kernel(Z)
     found = kernel.coordinates(np.full((1, 6), far))
@@ -123,7 +123,7 @@ def test_texts_far_from_all_are_all_the_same(seed, far):
         ("are of type", [["a"] * 6]),
     ],
 )
-def test_other_vectors_are_refused(message, vectors):
+def test_invalid_vectors_are_refused(message, vectors):
     kernel = fit_kernel(clouds(0, n=50))
     with pytest.raises(InputError, match=message):
         kernel.coordinates(vectors)

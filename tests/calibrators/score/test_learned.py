@@ -24,7 +24,7 @@ from tests.sizes import examples
 
 
 def answers(seed=0, n=400, width=5):
-    """Rows with a text, a topic, and two confidences of which one is missing at times; labels that all of it tells."""
+    """Return rows with a text, a topic and two confidences, one sometimes missing; all of them predict the label."""
     rng = np.random.default_rng(seed)
     Z = rng.normal(size=(n, width)).round(1)
     h = rng.choice([0.6, 0.7, 0.8, 0.9, 1.0], n)
@@ -52,7 +52,7 @@ def test_the_order_of_rows_does_not_matter(seed, how):
     n = len(y)
     ids = {"none": None, "each": np.arange(n)}.get(how, np.arange(n) // 4)
     if how == "equal confidence":
-        # Rows of a question that only their text and topic tell apart.
+        # Rows of one question that differ only in text and topic.
         rows |= {"confidence": np.full(n, 0.8), "tokens": np.full(n, 0.5)}
     order = np.random.default_rng(seed).permutation(n)
     one = score().fit(rows, y, ids=ids)
@@ -62,8 +62,8 @@ def test_the_order_of_rows_does_not_matter(seed, how):
     np.testing.assert_allclose(one.predict(at(rows, order)), one.predict(rows)[order], atol=1e-12)
 
 
-def test_landmarks_are_of_many_questions_however_many_rows_each_has():
-    """Sorted by question, the first rows were once those of 19 questions of 400."""
+def test_landmarks_come_from_many_questions_however_many_rows_each_has():
+    """Once the first rows were taken, sorted by question: these were 19 of 400 questions."""
     rng = np.random.default_rng(0)
     question = np.repeat(np.arange(400), 20)
     Z = rng.normal(size=(400, 6))[question] + 0.01 * rng.normal(size=(8000, 6))
@@ -76,7 +76,7 @@ def test_landmarks_are_of_many_questions_however_many_rows_each_has():
     assert len(set(nearest.tolist())) > 150
 
 
-def test_columns_of_any_kind_are_read_alike():
+def test_columns_of_any_type_are_read_alike():
     rows, y = answers()
     expected = score().fit(rows, y).predict(rows)
     tokens = [None if np.isnan(value) else value for value in rows["tokens"].tolist()]
@@ -90,7 +90,7 @@ def test_columns_of_any_kind_are_read_alike():
         np.testing.assert_array_equal(score().fit(same, y).predict(same), expected)
 
 
-def test_short_floats_are_the_decimals_that_were_meant():
+def test_float32_is_read_as_its_shortest_decimal():
     rows, y = answers()
     rows["tokens"] = rows["tokens"].round(2)
     short = rows | {"tokens": rows["tokens"].astype(np.float32), "confidence": rows["confidence"].astype(np.float32)}
@@ -105,7 +105,7 @@ def test_fitting_again_forgets_and_predicting_changes_nothing():
     np.testing.assert_array_equal(fitted.fit(rows, y).predict(rows), score().fit(rows, y).predict(rows))
 
 
-def test_all_texts_alike_is_no_text():
+def test_equal_texts_are_like_no_text():
     rows, y = answers()
     alike = rows | {"embedding": np.ones((400, 5))}
     assert not score().fit(alike, y).reads_text
@@ -116,7 +116,7 @@ def test_all_texts_alike_is_no_text():
     )
 
 
-def test_what_pooled_says_is_what_rows_of_a_confidence_are_worth():
+def test_pooled_is_the_accuracy_at_a_confidence():
     rows, y = answers(n=3000)
     fitted = score().fit(rows, y)
     for h in (0.6, 0.8, 1.0):
@@ -172,7 +172,7 @@ def test_rows_that_cannot_be_read_are_refused_in_fit_and_predict(message, change
         {"objective": None},
     ],
 )
-def test_parameters_that_mean_nothing_are_refused(parameters):
+def test_invalid_parameters_are_refused(parameters):
     rows, y = answers()
     with pytest.raises(InputError, match="expected"):
         LearnedScore(**parameters).fit(rows, y)
@@ -247,8 +247,8 @@ def test_saved_scores_come_back_as_they_were():
         (curved(), rows),
         (LearnedScore().fit(rows, y, ids=np.zeros(400, dtype=int)), rows),
     ):
-        plain, arrays = flatten(fitted, [LearnedScore])
-        again = unflatten(LearnedScore, json.loads(json.dumps(plain, allow_nan=False)), arrays, [LearnedScore])
+        plain, numbers = flatten(fitted, [LearnedScore])
+        again = unflatten(LearnedScore, json.loads(json.dumps(plain, allow_nan=False)), numbers, [LearnedScore])
         np.testing.assert_array_equal(again.predict(asked), fitted.predict(asked))
         assert (again.tried_, again.chosen, again.rows_) == (fitted.tried_, fitted.chosen, fitted.rows_)
         assert again._needs == fitted._needs

@@ -1,4 +1,4 @@
-"""Columns whose values have effects: which values there are, and effects of several columns at once."""
+"""Categorical columns: which values have effects, and effects of several columns at once."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from qacal.metrics import calibration_error, log_loss
 from qacal.partitions import Product
 
 
-def test_values_have_places_and_others_none():
+def test_known_values_have_codes_and_others_have_none():
     levels = find_levels({"topic": ["law", "art", "law", None], "tenant": [2, 2, 1, 7]})
     assert levels.labels == ("law", "art", 2, 1, 7)
     assert levels.column.tolist() == [0, 0, 1, 1, 1]
@@ -49,7 +49,7 @@ EFFECTS = {name: np.random.default_rng(9).normal(0, 0.8, size) for name, size in
 
 
 def crossed(seed, n):
-    """Rows of a topic, a tenant and a language: 3,600 combinations, of which 2,500 rows have most not at all."""
+    """Return 2,500 rows with a topic, a tenant and a language; most of the 3,600 combinations have no row."""
     rng = np.random.default_rng(seed)
     columns = {name: np.minimum(rng.geometric(3 / size, n) - 1, size - 1) for name, size in SIZES.items()}
     h = rng.choice([0.6, 0.7, 0.8, 0.9, 1.0], n)
@@ -69,7 +69,7 @@ def error_by(p, new, y, name):
 
 
 def test_crossed_effects_are_calibrated_by_every_column_at_once(simulated):
-    """One column, or all combinations, are not: what the others do is left over, or rows are too few."""
+    """One column alone leaves the effects of the others; all combinations have too few rows."""
     rows, y, score, (new, new_y, truth) = simulated
     assert score.columns_used == tuple(SIZES)
     found = score.predict(new)
@@ -90,7 +90,7 @@ def test_crossed_effects_are_calibrated_by_every_column_at_once(simulated):
         assert min(error_by(rival, new, new_y, name) for rival in others) > 0.1
 
 
-def test_every_value_with_rows_is_right_on_average(simulated):
+def test_every_value_with_rows_is_calibrated_on_average(simulated):
     rows, _, score, (new, new_y, _) = simulated
     found = score.predict(new)
     for name in SIZES:
@@ -143,7 +143,7 @@ def test_a_score_does_not_read_the_label(names):
         LearnedScore(text=False, **names).fit({"confidence": [0.5, 0.6], "correct": [0, 1]}, [0, 1])
 
 
-def test_a_column_is_read_as_one_thing():
+def test_a_column_has_one_kind():
     score = LearnedScore(text=False, columns=["tokens"], confidences=["tokens"])
     with pytest.raises(InputError, match="'tokens' is among columns and confidences"):
         score.fit({"confidence": [0.5, 0.6], "tokens": [0.5, 0.6]}, [0, 1])

@@ -1,4 +1,4 @@
-"""How far rows are from the fit: ranks that are uniform for rows like it, and high for others."""
+"""How far rows are from the training rows: ranks are uniform for similar rows and high for others."""
 
 import numpy as np
 import pytest

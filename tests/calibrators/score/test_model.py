@@ -53,7 +53,7 @@ def test_columns_and_confidences_are_read_from_records(fitted, new):
     assert SCORE.__dict__.keys() == SCORE.get_params().keys(), "the score that was given stays unfitted"
 
 
-def test_intervals_hold_what_is_true_of_new_rows(fitted, new):
+def test_intervals_contain_the_accuracy_of_new_rows(fitted, new):
     rows = fitted.calibrate(new)
     low, high, y = (column(rows, name) for name in ("low", "high", "correct"))
     cells = {}
@@ -80,7 +80,7 @@ def test_a_table_of_text_numbers_is_read_like_a_list(fitted, new, tmp_path):
     assert from_csv.calibrate(fresh) == from_list.calibrate(fresh)
 
 
-def test_continuous_learns_from_all_rows_and_promises_nothing(new):
+def test_continuous_trains_on_all_rows_and_has_no_intervals(new):
     model = QACalibrator(partition="bisecting:2", learned_score=SCORE, output="continuous").fit(records(2500))
     assert model.learned_score_.rows_ == 2500
     rows = model.calibrate(new)
@@ -91,7 +91,7 @@ def test_continuous_learns_from_all_rows_and_promises_nothing(new):
     assert loss(model, new) < loss(certified, new) + 0.01
 
 
-def test_no_score_is_the_papers_road(new):
+def test_without_a_score_the_model_is_the_papers_method(new):
     model = QACalibrator(partition="bisecting:2", learned_score=None).fit(records(1500))
     assert model.learned_score_ is None
     assert isinstance(model.calibrator_, TreeBinning)
@@ -100,7 +100,7 @@ def test_no_score_is_the_papers_road(new):
 
 
 def test_groups_from_other_records_leave_the_score_its_part():
-    """Groups come from rows without labels; score and certificate share the labelled ones, by question."""
+    """Groups come from rows without labels; the labelled questions are split between score and certificate."""
     unlabelled = [
         {name: row[name] for name in ("id", "question", "answer", "confidence")} for row in records(600, seed=5)
     ]
@@ -109,7 +109,7 @@ def test_groups_from_other_records_leave_the_score_its_part():
     assert 0.7 < model.learned_score_.rows_ / 1500 < 0.9
 
 
-def test_a_missing_column_and_a_bad_confidence_are_told(fitted):
+def test_a_missing_column_and_a_bad_confidence_are_errors(fitted):
     rows = records(50)
     lacking = [{name: value for name, value in row.items() if name != "tokens"} for row in rows]
     with pytest.warns(QacalWarning, match="the rows have no column tokens"):
@@ -118,12 +118,12 @@ def test_a_missing_column_and_a_bad_confidence_are_told(fitted):
     assert [row["calibrated"] for row in without] == [row["calibrated"] for row in empty]
     with pytest.raises(InputError, match=r"tokens is 1\.5"):
         fitted.calibrate([{**row, "tokens": 1.5} for row in rows])
-    # Values that were not seen, and none, are no error.
+    # Unseen and missing values are allowed.
     assert len(fitted.calibrate([{**row, "tenant": None, "tokens": None} for row in rows])) == 50
 
 
-def test_rows_without_ids_are_questions_of_their_own():
-    """Once all of them were one question, from which nothing is learned."""
+def test_rows_without_ids_are_separate_questions():
+    """Once all of them counted as one question, so there was nothing to train on."""
     rows = [{name: row[name] for name in ("confidence", "correct", "tenant")} for row in records(1500)]
     score = LearnedScore(text=False, columns=["tenant"])
     model = QACalibrator(partition="column:tenant", learned_score=score, output="continuous").fit(rows)
@@ -131,13 +131,13 @@ def test_rows_without_ids_are_questions_of_their_own():
 
 
 @pytest.mark.parametrize("value", [["a"], {"a": 1}])
-def test_values_that_are_no_labels_are_told(value):
+def test_invalid_labels_are_refused(value):
     rows = [{**row, "tenant": value} for row in records(60)]
     with pytest.raises(InputError, match="label"):
         QACalibrator(partition="column:topic", learned_score=LearnedScore(text=False, columns=["tenant"])).fit(rows)
 
 
-def test_a_short_float_is_the_number_that_was_meant():
+def test_float32_is_read_as_its_shortest_decimal():
     score = LearnedScore(text=False, confidences=["tokens"])
     rows = pl.DataFrame(records(800), strict=False, infer_schema_length=None).drop("tenant")
     model = QACalibrator(learned_score=score, output="continuous").fit(rows)
@@ -155,6 +155,6 @@ def test_a_loaded_continuous_model_can_be_fitted_again(tmp_path, partition):
     assert [row["calibrated"] for row in again.calibrate(rows)] == [row["calibrated"] for row in model.calibrate(rows)]
 
 
-def test_tune_says_how_a_given_score_is_chosen():
+def test_tune_with_a_score_says_how_a_score_is_chosen():
     model = QACalibrator(learned_score=LearnedScore(text=False), tune="brier").fit(records(300))
     assert model.learned_score_.objective == "brier"

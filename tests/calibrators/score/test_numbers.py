@@ -14,7 +14,7 @@ fit_numbers = partial(module.fit_numbers, together=True)
 
 @pytest.mark.parametrize("scale", [np.exp, lambda x: 1e12 * x, lambda x: x**3], ids=["exp", "large", "cube"])
 def test_the_scale_does_not_matter(scale):
-    """Between two quantiles a rank is interpolated: a sixty-fourth at most is lost."""
+    """Ranks are interpolated between quantiles, with an error of at most 1/64."""
     x = np.random.default_rng(0).normal(size=(500, 1))
     plain, scaled = (fit_numbers(values).cosines(values) for values in (x, scale(x)))
     assert np.abs(first_cosines(plain) - first_cosines(scaled)).max() < np.sqrt(2) * np.pi / 64
@@ -26,7 +26,7 @@ def test_equal_numbers_have_the_middle_rank():
     np.testing.assert_allclose(np.unique(ranks.round(2)), [0.29, 0.8], atol=0.02)
 
 
-def test_a_missing_number_is_average_and_changes_no_other():
+def test_a_missing_number_has_the_average_rank_and_changes_no_other():
     x = np.random.default_rng(1).normal(size=(300, 2))
     numbers = fit_numbers(x)
     holes = x.copy()
@@ -38,7 +38,7 @@ def test_a_missing_number_is_average_and_changes_no_other():
 
 
 @pytest.mark.parametrize("value", [3.0, np.nan])
-def test_a_constant_says_nothing(value):
+def test_a_constant_is_uninformative(value):
     x = np.full((50, 1), value)
     numbers = fit_numbers(x)
     cosines = numbers.cosines(x)

@@ -1,4 +1,4 @@
-"""What a confidence is worth on average: lines, curves, several of them, and some that are missing."""
+"""The pooled map from confidence to accuracy: lines, curves, several confidences, missing ones."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ NAN = np.nan
 
 
 def rows(seed=0, n=1500):
-    """Two confidences that tell different things, and labels."""
+    """Return two confidences that carry different information, and labels."""
     rng = np.random.default_rng(seed)
     one, two = rng.normal(0.5, 1, (2, n))
     y = (rng.random(n) < expit(0.2 + 0.7 * one + 1.1 * two)).astype(float)
@@ -46,7 +46,7 @@ def test_two_lines_are_a_logistic_regression_of_both():
 
 
 @pytest.mark.parametrize("kind", ["line", "curve"])
-def test_two_confidences_that_are_equal_count_as_one(kind):
+def test_two_equal_confidences_count_as_one(kind):
     h, y = rows()
     once, twice = (fit_pooled(h[:, columns], y, kind) for columns in ([0], [0, 0]))
     found = expit(twice.logits(h[:, [0, 0]]))
@@ -66,8 +66,8 @@ def test_many_rows_whose_confidences_are_nearly_equal(kind, difference):
 
 
 @pytest.mark.parametrize("kind", ["line", "curve"])
-def test_a_missing_confidence_has_a_number_of_its_own(kind):
-    """Rows that lack it are right far less often than others: many of them tell so."""
+def test_a_missing_confidence_has_its_own_effect(kind):
+    """Rows without it are correct far less often, and there are enough of them to show it."""
     h, y = rows(n=4000)
     h[:1500, 1] = NAN
     y[:1500] = np.random.default_rng(1).random(1500) < expit(-2 + 0.7 * logit(h[:1500, 0]))
@@ -79,8 +79,8 @@ def test_a_missing_confidence_has_a_number_of_its_own(kind):
 
 @pytest.mark.parametrize("kind", ["line", "curve"])
 @pytest.mark.parametrize("n_missing", [0, 1])
-def test_what_hardly_any_row_lacked_is_taken_as_average(kind, n_missing):
-    """Of 69 in 100 right answers, one that lacks its second confidence was once 12 or 99 in 100, as it happened."""
+def test_a_rarely_missing_confidence_is_taken_as_average(kind, n_missing):
+    """With an accuracy of 0.69, a row without its second confidence once got 0.12 or 0.99 by chance."""
     rng = np.random.default_rng(0)
     x = rng.normal(3, 1, 3000)
     y = (rng.random(3000) < expit(x - 2)).astype(float)
@@ -111,14 +111,14 @@ def test_few_rows_of_one_label(kind, label, n):
     assert np.isfinite(pooled.logits(np.array([[0.0], [0.5], [1.0]]))).all()
 
 
-def test_knots_nearer_than_a_slope_can_tell():
+def test_knots_that_are_too_close_for_a_slope():
     h = np.array([0.0, 5e-324, 1e-323, 1.5e-323] * 50)[:, None]
     y = np.tile([0.0, 0.0, 1.0, 1.0], 50)
     assert np.isfinite(fit_pooled(h, y, "curve").logits(h)).all()
 
 
 def test_both_confidences_are_better_than_either():
-    """Stated and token confidence tell different things."""
+    """Stated and token confidence carry different information."""
     from qacal.metrics import log_loss
 
     h, y = rows(n=3000)

@@ -1,4 +1,4 @@
-"""Whether the first fit of a program is the same as the second."""
+"""The first fit of a program is the same as the second."""
 
 import subprocess
 import sys

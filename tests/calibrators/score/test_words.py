@@ -1,4 +1,4 @@
-"""Weights of words, beside scikit-learn's."""
+"""Weights of words, compared with scikit-learn's."""
 
 import numpy as np
 from hypothesis import given
@@ -35,7 +35,7 @@ def test_weights_are_those_of_scikit_learn(texts):
     assert by_column == sorted(map(tuple, expected.T.round(9).tolist()))
 
 
-def test_questions_and_answers_have_words_of_their_own():
+def test_questions_and_answers_have_separate_words():
     vocabulary, matrix = ours(["ant bee", "ant cow"], ["ant", "ant"])
     assert (vocabulary.questions, len(vocabulary)) == (1, 2)
     np.testing.assert_array_equal(matrix, [[1, 1], [1, 1]])
@@ -43,7 +43,7 @@ def test_questions_and_answers_have_words_of_their_own():
     np.testing.assert_array_equal(new, [[0, 1], [1, 0]])
 
 
-def test_rows_alone_have_the_weights_they_have_in_a_batch():
+def test_weights_do_not_depend_on_the_batch():
     texts = ["ant bee", "bee bee cow", "cow ant", ""]
     vocabulary, matrix = ours(texts, texts[::-1])
     pairs = [PairTexts.of([q], [a]) for q, a in zip(texts, texts[::-1], strict=True)]
@@ -66,7 +66,7 @@ def test_a_vocabulary_of_answers_alone():
     rebuilt(vocabulary)
 
 
-def test_rows_are_taken_and_weighed_as_scipy_does():
+def test_selected_and_scaled_rows_are_those_of_scipy():
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(["ant", "bee", "cow", "dog"], 5)) for _ in range(30)]
     words = fit_vocabulary(PairTexts.of(texts, texts[::-1])).weigh(PairTexts.of(texts, texts[::-1]))

@@ -1,4 +1,4 @@
-"""Make the small sets that lme4 is asked about, and ask it.
+"""Make small data sets, and fit them with lme4.
 
     python tests/reference/lme4/make_sets.py        # writes the CSV files here
     Rscript tests/reference/lme4/fit.R              # writes expected.json and the random effects (r-cran-lme4)

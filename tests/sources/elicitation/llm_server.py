@@ -1,7 +1,7 @@
-"""A server that speaks the chat completion API and misbehaves on demand: a process of its own, which counts requests.
+"""A server with the chat completion API that misbehaves on demand: a separate process, which logs its requests.
 
 python llm_server.py FOLDER: prints its port; writes a line to FOLDER/requests.jsonl for every request that it has read,
-before it replies. What it does with a request is told by words in the question: see `_Handler`. Under paths such as
+before it replies. Words in the question decide what it does with a request: see `_Handler`. Under paths such as
 /html/v1 it is another server altogether: see `other_server`.
 """
 
@@ -23,7 +23,7 @@ SAMPLES = ("Paris", "Lyon", "paris.", "Nice", "the Paris")
 
 
 def confidence(question: str) -> float:
-    """The confidence that a question is answered with."""
+    """Return the confidence in the reply to a question."""
     return int(hashlib.sha256(question.encode()).hexdigest()[:8], 16) % 100 / 100
 
 
@@ -108,7 +108,7 @@ def bomb():
 
 
 def other_server(kind, request, headers):
-    """Return status, body and headers of a server that is no LLM server, or a peculiar one; None if it is neither."""
+    """Return status, body and headers of a peculiar or wrong server; None for a normal one."""
     if kind == "redirect":
         return 302, b"", {"location": "/login?next=secret"}
     if kind == "html":
@@ -141,7 +141,7 @@ def other_server(kind, request, headers):
 
 
 def completion(request, said, served=0):
-    """Return as many replies as the request asks for, in the form of its prompt; `served` were made before."""
+    """Return the requested number of replies in the form of the prompt; `served` is the number of earlier replies."""
     about = {"id": "x", "object": "chat.completion", "created": 1712345678}
     about["model"] = "other-7b" if "[other]" in said else request["model"]
     choices = [choice(request, said, served + number) for number in range(request.get("n", 1))]

@@ -1,4 +1,4 @@
-"""Starts the server of these tests as a process of its own, and reads what it was asked."""
+"""Starts the server of these tests as a separate process, and reads its log of requests."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ class Server:
 
     @property
     def requests(self):
-        """What was asked, in order."""
+        """The requests, in order."""
         return [json.loads(line) for line in self._log.read_text().splitlines()] if self._log.exists() else []
 
     @property
@@ -24,7 +24,7 @@ class Server:
         return self.asked_at("/")
 
     def asked_at(self, path):
-        """Those of the requests below a path: a request of the test before, given up on its way, may still arrive."""
+        """Requests below a path: an abandoned request of the previous test may still arrive."""
         return [request["said"] for request in self.requests if request["path"].startswith(path)]
 
 

@@ -1,4 +1,4 @@
-"""The agreement of samples: a twin written out slowly, and what must not matter."""
+"""The agreement of samples, compared with a slow version; what must not matter."""
 
 import math
 import random
@@ -35,7 +35,7 @@ def test_shares_add_up_and_give_the_entropy(answers):
     assert columns["agreement"] == float(max(shares))
     assert columns["samples"] == len(answers)
     assert columns["answers_entropy"] == pytest.approx(-sum(share * math.log(share) for share in shares), abs=1e-12)
-    # At most the entropy of answers that are all equally frequent, at least that of the majority against one other.
+    # At most the entropy of equally frequent answers.
     assert 0 <= columns["answers_entropy"] <= math.log(len(shares)) + 1e-12
 
 
@@ -53,7 +53,7 @@ def test_the_order_of_rows_does_not_matter(rows, chance):
 
 
 @given(ROWS)
-def test_a_row_is_one_of_its_question_with_the_majority_answer(rows):
+def test_the_row_of_a_question_has_the_majority_answer(rows):
     found = qacal.agree(rows)
     assert {row["id"] for row in found} == {row["id"] for row in rows}
     for row in found:
@@ -66,7 +66,7 @@ def test_a_row_is_one_of_its_question_with_the_majority_answer(rows):
             assert len(alike) <= len(same)
 
 
-def test_ties_prefer_no_letter():
+def test_ties_are_not_broken_alphabetically():
     """With two answers of one sample each, the first of the alphabet must not always win: it would be choice A."""
     pairs = [(f"A {n}", f"B {n}") for n in range(400)]
     wins = sum(Votes(pair).majority == Votes.key(pair[0]) for pair in pairs)
@@ -121,11 +121,11 @@ def test_files(ending, tmp_path):
         ([{"id": 1, "answer": "x", "guess": n} for n in (1, 2)], "id", "guess is 1 and 2 in the rows of id 1"),
     ],
 )
-def test_what_has_no_samples_is_refused(rows, by, message):
+def test_rows_without_samples_are_refused(rows, by, message):
     with pytest.raises(InputError, match=message):
         qacal.agree(rows, by)
 
 
-def test_several_columns_tell_samples_apart():
+def test_samples_are_grouped_by_several_columns():
     rows = [{"id": 1, "answer": name, "model": name} for name in ("a", "b") for _ in range(3)]
     assert [row["agreement"] for row in qacal.agree(rows, by=["id", "model"])] == [1.0, 1.0]

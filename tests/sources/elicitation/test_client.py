@@ -1,4 +1,4 @@
-"""Servers that are peculiar, or no LLM servers at all: what is asked of them, what is said of them, what is kept."""
+"""Peculiar servers, and servers of other kinds: the requests, the messages, and what is stored."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def ran(server, tmp_path):
         ("bomb", "the reply has more than 64 MB"),
     ],
 )
-def test_a_server_that_is_no_llm_server_is_recognised_after_two_replies(ran, server, kind, said):
+def test_a_server_that_is_not_an_llm_server_is_recognised_after_two_replies(ran, server, kind, said):
     with pytest.raises(InputError, match=r"Is the base URL that of a chat API\?") as caught:
         ran(f"/{kind}/v1", questions(80))
     assert said in str(caught.value)
@@ -53,7 +53,7 @@ def test_a_server_that_is_no_llm_server_is_recognised_after_two_replies(ran, ser
         ran(f"/{kind}/v1", questions(80))
 
 
-def test_an_error_that_is_nested_deeply_is_an_error(ran):
+def test_a_deeply_nested_error_is_an_error(ran):
     with pytest.raises(InputError, match="status 400"):
         ran("/deep-error/v1", questions(20))
 
@@ -73,10 +73,10 @@ def test_a_quota_is_not_waited_for(ran, server):
     assert len(server.asked_at("/quota/")) <= WORKERS
 
 
-def test_a_server_that_is_busy_for_ever_is_asked_slower(ran, tmp_path):
+def test_a_server_that_stays_busy_is_an_error_that_suggests_a_lower_rate(ran, tmp_path):
     with pytest.raises(ServerError, match=r"The server gets too many requests: ask slower with --rpm") as told:
         ran("/busy/v1", questions(12), tries=2)
-    # Nothing that a server says drives a terminal, or is stored so that it could.
+    # Control characters of a server reach neither the terminal nor the store.
     assert "\x1b" not in str(told.value)
     assert b"\x1b[31m" not in b"".join(path.read_bytes() for path in tmp_path.glob("run.db*"))
 
@@ -97,7 +97,7 @@ def test_a_query_in_the_base_url_goes_to_the_end(server, tmp_path):
     assert b"abcdefgh-secret" not in stored
 
 
-def test_values_of_headers_are_as_secret_as_the_key(server, tmp_path):
+def test_values_of_headers_are_masked_like_the_key(server, tmp_path):
     rows = [*questions(1), *questions(3, "[echo]")[1:]]
     client = Client(server.base_url, headers={"X-Token": "hidden-4711-value", "Authorization": "Bearer very-hidden"})
     done = elicit(rows, client, Plan("tiny"), tmp_path / "run.db")
@@ -120,7 +120,7 @@ def test_values_of_headers_are_as_secret_as_the_key(server, tmp_path):
         ({"query": "?deployment=tiny-model-3"}, "tiny-model-3"),
     ],
 )
-def test_what_is_no_credential_is_not_masked_in_answers(server, tmp_path, given, said):
+def test_other_words_are_not_masked_in_answers(server, tmp_path, given, said):
     client = Client(f"{server.base_url}{given.get('query', '')}", headers=given.get("headers"))
     done = elicit([{"question": f"[say {said}]"}], client, Plan("tiny-model-3"), tmp_path / "run.db")
     with open_store(tmp_path / "run.db", to_write=False) as store:
@@ -150,7 +150,7 @@ def test_credentials_are_masked_however_json_spells_them():
     masking = Masking(["hidden/4711"])
     for spelled in ("hidden/4711", r"hidden\/4711", r"\u0068idden\u002f4711", "hidden%2F4711"):
         assert masking.reply(f'{{"a": "{spelled}", "n": 1e400}}') == '{"a": "***", "n": 1e400}'
-    # What is no JSON is returned as it is, in time that is in proportion to its length.
+    # Text that is not JSON is returned unchanged, in linear time.
     odd = '"' + '\\"' * 200_000 + "hidden/4711\\"
     assert masking.reply(odd) == odd
 
@@ -163,14 +163,14 @@ def test_credentials_are_masked_however_json_spells_them():
         ({"x": "secret\nHost: y"}, "the header x has letters that cannot be sent"),
     ],
 )
-def test_headers_that_are_none(headers, problem):
+def test_invalid_headers(headers, problem):
     with pytest.raises(InputError, match=problem) as told:
         Client("http://127.0.0.1/v1", headers=headers)
     assert "secret" not in str(told.value)
 
 
 @pytest.mark.parametrize("number", [0, -1, 2.0, True])
-def test_numbers_that_would_ask_nothing_are_refused(tmp_path, number):
+def test_settings_that_would_send_no_request_are_refused(tmp_path, number):
     with pytest.raises(InputError, match=r"tries is .*; expected a whole number from 1"):
         Client("http://127.0.0.1:9/v1", tries=number)
     with pytest.raises(InputError, match=r"workers is .*; expected a whole number from 1"):
@@ -180,12 +180,12 @@ def test_numbers_that_would_ask_nothing_are_refused(tmp_path, number):
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:9/v1\n", "http://127.0.0.1:9/v\r1", "http://a b/v1", "http://x\x00y/v1"]
 )
-def test_a_url_with_a_line_break_is_none(url):
+def test_a_url_with_a_line_break_is_invalid(url):
     with pytest.raises(InputError, match=r"the base URL is .*; expected one such as"):
         Client(url)
 
 
-def test_a_host_that_is_none_is_an_error(tmp_path):
+def test_an_invalid_host_is_an_error(tmp_path):
     with pytest.raises(QacalError, match=r"no request can be sent there|cannot be reached"):
         elicit(questions(1), Client("http://\u2024\u2024/v1", tries=1), Plan("tiny"), tmp_path / "run.db")
 
@@ -197,7 +197,7 @@ def test_all_requests_are_counted(ran, server):
     assert (done.progress.sent, done.progress.failed) == (8, 0)
 
 
-def test_timeouts_are_told_while_nothing_is_done(server, tmp_path):
+def test_timeouts_are_reported_while_waiting(server, tmp_path):
     told = []
 
     def telling(total):
@@ -214,7 +214,7 @@ def test_timeouts_are_told_while_nothing_is_done(server, tmp_path):
 def test_a_rate_is_kept(ran, server):
     ran("/v1", questions(9, "rate"), rpm=600)
     times = sorted(request["at"] for request in server.requests)
-    # Nine requests, a tenth of a second apart; a busy machine may deliver the first ones late.
+    # Nine requests, 0.1 s apart; a busy machine may deliver the first ones late.
     assert times[-1] - times[0] > 0.5
 
 
@@ -225,7 +225,7 @@ def test_a_server_without_log_probabilities_is_asked_without_them(ran, server, t
     done = ran("/no-logprobs/v1", questions(12))
     assert (done.outcomes.stated, done.progress.failed, done.run, done.runs) == (12, 0, 1, 1)
     assert "status 403: Unsupported parameter: 'logprobs'" in done.no_logprobs
-    # The first refusal ends what the other workers have on its way: such a request is made, and may never arrive.
+    # The first refusal cancels requests of other workers, so some of them may never arrive.
     assert 12 < done.progress.traffic.requests <= 12 + WORKERS
     assert asked_without() == 12
     with open_store(tmp_path / "run.db", to_write=False) as store:
@@ -244,7 +244,7 @@ def test_a_prompt_that_needs_log_probabilities_says_so(ran, server):
 def test_a_server_that_refuses_the_usual_fields_is_named_with_the_remedy(ran, server):
     with pytest.raises(InputError, match=r"'temperature' is not supported.*pass --preset reasoning"):
         ran("/reasoning/v1", questions(80))
-    # A worker may have begun another request when the first refusal is read.
+    # A worker may have started another request when the first refusal is read.
     assert len(server.asked_at("/reasoning/")) <= 2 * WORKERS
 
 
@@ -256,5 +256,5 @@ def test_a_server_that_refuses_the_usual_fields_is_named_with_the_remedy(ran, se
         ("[long] hidden", "malformed: the reply ends within the LLM's thoughts"),
     ],
 )
-def test_replies_that_end_too_early_are_named_so(ran, mark, why):
+def test_replies_that_end_too_early_are_reported(ran, mark, why):
     assert ran("/v1", questions(2, mark)).outcomes.lost == {why: 2}

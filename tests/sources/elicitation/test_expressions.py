@@ -1,4 +1,4 @@
-"""Confidence in words: the 13 expressions, and all that is nearly one of them."""
+"""Confidence in words: the 13 expressions, and texts that are close to one of them."""
 
 import pytest
 from hypothesis import given
@@ -125,19 +125,19 @@ def test_not_read(text):
 
 
 def test_the_map_is_the_papers():
-    """Fagen-Ulmschneider's 13 expressions, in the order of what they are worth."""
+    """Fagen-Ulmschneider's 13 expressions, in the order of their values."""
     assert len(EXPRESSIONS) == 13
     assert list(EXPRESSIONS.values()) == sorted(EXPRESSIONS.values())
 
 
-def test_a_word_that_may_have_gone_on():
+def test_an_expression_that_may_be_cut_off():
     """ "Probably" can still become "Probably Not"."""
     assert read_expression("Probably", is_cut=True).why == Reason.CUT
     assert read_expression("Probably ", is_cut=True).why == Reason.CUT
     assert read_expression("Probably.", is_cut=True) == 0.7
 
 
-def test_a_map_of_ones_own():
+def test_a_custom_map():
     mine = {"Sure": 0.9, "Not Sure": 0.3, "Rather-Not": 0.1}
     assert read_expression("not sure", mine) == 0.3
     assert read_expression("sure", mine) == 0.9
@@ -146,7 +146,7 @@ def test_a_map_of_ones_own():
 
 
 @each("mine", [{"Sure": 1.5}, {"Sure": float("nan")}, {"": 0.5}, {"!": 0.5}])
-def test_a_map_that_is_none(mine):
+def test_invalid_maps(mine):
     with pytest.raises(InputError, match="expected words and a number from 0 to 1"):
         read_expression("Sure", mine)
 
@@ -162,7 +162,7 @@ def test_never_anything_else_and_never_an_error(text):
 
 
 @given(st.sampled_from(sorted(EXPRESSIONS)), st.sampled_from(["not ", "never ", "hardly ", "un", "less ", "more "]))
-def test_what_turns_an_expression_round_is_never_passed_over(expression, before):
+def test_negations_are_never_ignored(expression, before):
     found = read_expression(before + expression)
     longer = next((worth for name, worth in EXPRESSIONS.items() if name.lower() == (before + expression).lower()), None)
     assert isinstance(found, Malformed) or found == longer

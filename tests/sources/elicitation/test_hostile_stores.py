@@ -1,4 +1,4 @@
-"""Files that are no runs, or no longer, or made to harm: each is an error that says what was got, or is read around."""
+"""Damaged and malicious files of runs: each is an error that names the problem, or damaged parts are skipped."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def changed(path, script):
     connection.close()
 
 
-def test_a_file_as_it_should_be(path):
+def test_a_good_file(path):
     code, out, _ = run("answers", path)
     assert (code, len(out.splitlines())) == (0, 40)
 
@@ -89,7 +89,7 @@ ENDLESS = f"{RECURSIVE} 1 AS run, x AS place, 'q' || x AS id, '{{}}' AS content 
         ("PRAGMA user_version = 5;", "was written by a later qacal"),
     ],
 )
-def test_what_qacal_has_not_written_is_told(path, script, problem):
+def test_content_that_qacal_did_not_write_is_refused(path, script, problem):
     changed(path, script)
     for command in (("answers", path), ("judge", path, "-o", path.with_name("out.jsonl"))):
         code, _, err = run(*command)
@@ -102,14 +102,14 @@ def test_what_qacal_has_not_written_is_told(path, script, problem):
 @pytest.mark.parametrize(
     "reply", ["'x'", "7", "x'ff'", "''", "'{}'", "printf('%.*c', 100000, '[')", '\'{"choices": [{"message": 3}]}\'']
 )
-def test_a_reply_that_is_damaged_is_none(path, reply):
+def test_a_damaged_reply_is_skipped(path, reply):
     changed(path, f"UPDATE request SET reply = {reply} WHERE key = (SELECT min(key) FROM request);")
     code, out, err = run("answers", path)
     assert (code, len(out.splitlines())) == (0, 39)
     assert "1 not answered yet" in err
 
 
-# The first tries 2 to the power of 50 ways; the second would compile for an hour.
+# The first backtracks 2^50 times; the second would take an hour to compile.
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
@@ -117,8 +117,8 @@ def test_a_reply_that_is_damaged_is_none(path, reply):
         ("(?i:" + "[\\x00-\\U0010ffff\\U0001e900]" * 10_000 + ")?", "characters; expected 2,000 at most"),
     ],
 )
-def test_a_pattern_that_takes_for_ever(tmp_path, monkeypatch, harm, said):
-    """The pattern is stored in the run, and read with its replies."""
+def test_a_pattern_that_takes_forever(tmp_path, monkeypatch, harm, said):
+    """The pattern is stored in the run and applied to its replies."""
     monkeypatch.setattr(patterns, "_SECONDS", 0.1)
 
     def kept(name, parser):
@@ -142,7 +142,7 @@ def test_a_pattern_that_takes_for_ever(tmp_path, monkeypatch, harm, said):
     assert len(err) < 800
 
 
-def test_a_value_that_fills_the_memory_is_not_read(path, monkeypatch):
+def test_a_huge_value_is_not_read(path, monkeypatch):
     monkeypatch.setattr(stores, "_LARGEST_VALUE", 100_000)
     changed(path, "UPDATE request SET reply = printf('%.*c', 1000000, 'x');")
     code, _, err = run("answers", path)
@@ -150,7 +150,7 @@ def test_a_value_that_fills_the_memory_is_not_read(path, monkeypatch):
     assert "string or blob too big" in err
 
 
-def test_a_file_that_another_program_holds(path, monkeypatch):
+def test_a_file_that_another_program_locks(path, monkeypatch):
     monkeypatch.setattr(stores, "_SECONDS_TO_WAIT", 0.05)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("PRAGMA journal_mode = DELETE")
@@ -161,7 +161,7 @@ def test_a_file_that_another_program_holds(path, monkeypatch):
     assert "database is locked. Another program holds it" in err
 
 
-def test_an_error_of_the_file_within_a_run_is_told(path):
+def test_a_file_error_during_a_run_is_reported(path):
     def too_much():
         with open_store(path, to_write=True) as store:
             store._db.execute("PRAGMA max_page_count = 1")
@@ -171,7 +171,7 @@ def test_an_error_of_the_file_within_a_run_is_told(path):
         too_much()
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path):
+def test_pipes_are_not_opened(tmp_path):
     os.mkfifo(tmp_path / "run.db")
     for to_write in (True, False):
         with (
@@ -191,7 +191,7 @@ def test_a_lock_that_points_elsewhere_empties_nothing(tmp_path):
 
 
 def test_flipped_and_missing_bytes(path):
-    """80 damaged copies, read and written: an error of ours, or answers."""
+    """80 damaged copies, read and written, each give answers or an error of qacal."""
     whole, rng = path.read_bytes(), random.Random(0)
     broken = path.with_name("broken.db")
     errors = 0
@@ -213,7 +213,7 @@ def test_flipped_and_missing_bytes(path):
     assert errors > 20
 
 
-def test_setups_that_are_none():
+def test_invalid_setups():
     for wrong in ({"model": 3}, {"origin": {"file": 3, "name": "verb1s-top1"}}, {"expressions": 3}):
         with pytest.raises(InputError, match="which qacal elicit does not write"):
             Setup.from_dict(PLAIN | wrong)

@@ -1,4 +1,4 @@
-"""Labels: by comparing where that settles it, by a judge where it does not, and none where neither does."""
+"""Labels by comparison if that decides, else by a judge, else none."""
 
 import json
 import re
@@ -41,14 +41,14 @@ def labels(judge, store=None):
     return [row["correct"] for row in judged(RECORDS, judge, store, count)], count
 
 
-def test_without_a_judge_what_does_not_match_is_wrong():
+def test_without_a_judge_answers_that_do_not_match_are_wrong():
     found, count = labels(Judge())
     assert found == [1.0, 0.0, 0.0, 0.0, None]
     assert count.unlabelled == {"no ground truth": 1}
     assert (count.rows, count.right) == (5, 1)
 
 
-def test_a_judge_is_asked_only_what_comparing_does_not_settle(tmp_path):
+def test_a_judge_is_asked_only_what_comparison_leaves_open(tmp_path):
     judge = Judge("wise")
     assert [answer for _, answer, _ in needs_judge(RECORDS, judge)] == ["Lutetia [same]", "Lyon", "Nice [unsure]"]
     with serving(tmp_path / "server") as server, open_store(tmp_path / "judge.db", to_write=True) as store:
@@ -68,7 +68,7 @@ def test_a_judge_is_asked_only_what_comparing_does_not_settle(tmp_path):
     assert "logprobs" not in request
 
 
-def test_records_tell_who_judged_them():
+def test_records_name_their_judge():
     for judge, name in ((Judge(), "alias"), (Judge("wise"), "wise (judge/1)")):
         for row in judged(RECORDS, judge, None, Verdicts()):
             assert row["judge"] == (None if row["correct"] is None else name)
@@ -88,7 +88,7 @@ def test_an_answer_that_instructs_the_judge_stays_quoted_data(attack):
     start = content.index("A1: ") + len("A1: ")
     quoted, end = json.JSONDecoder().raw_decode(content[start:])
     assert quoted == attack
-    # What follows the quotation is the prompt's own again: the truth, and nothing of the answer.
+    # After the quoted answer comes the prompt's own text again, with the ground truth.
     assert content[start + end :].startswith(', A2: "Paris".')
     assert len(content.splitlines()) == 2
 
@@ -110,7 +110,7 @@ def test_agreement_is_counted_where_both_have_labelled():
 
 
 def test_the_intervals_of_agreement_hold():
-    """An exact 90% interval misses the truth at most once in ten times; here 400 times 40 rows of one judge."""
+    """An exact 90% interval misses at most one time in ten; 400 simulations with 40 rows each."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -157,7 +157,7 @@ texts = st.text() | st.lists(
 
 @given(texts, texts, texts)
 def test_nothing_gets_out_of_its_quotes(question, answer, truth):
-    """After the paper's first sentence the message is three JSON strings, and reading them gives what was put in."""
+    """After the paper's first sentence the message has three JSON strings, which decode to the inputs."""
     content = said(question, answer, [truth])
     asked = content[content.index("Do following two") :]
     match = QUOTED.search(asked)
@@ -254,10 +254,10 @@ def test_no_verdict_is_an_error(text):
 
 
 @pytest.mark.parametrize("sizes", [[1] * 100, [3] * 100, [20] * 3 + [1] * 60, [100] + [1] * 99])
-def test_intervals_hold_where_the_rows_of_a_question_are_judged_alike(sizes):
-    """Intervals that take rows as independent hold in three quarters of the worlds with three rows a question.
+def test_intervals_hold_if_the_rows_of_a_question_get_the_same_verdict(sizes):
+    """Intervals that assume independent rows hold in 3 of 4 simulations with three rows per question.
 
-    With one trial for each question they hold in half of the worlds with three questions of 20 rows.
+    With one trial per question they hold in half of the simulations with three questions of 20 rows.
     """
     rng, truth, missed = np.random.default_rng(0), 0.8, 0
     for _ in range(400):
@@ -272,7 +272,7 @@ def test_intervals_hold_where_the_rows_of_a_question_are_judged_alike(sizes):
     assert ("questions" in str(found)) == (max(sizes) > 1)
 
 
-def test_a_question_is_known_by_its_id_and_else_by_its_text():
+def test_a_question_is_identified_by_its_id_or_else_by_its_text():
     rows = [
         {"id": "a", "question": "same?", "by_hand": 1},
         {"id": "b", "question": "same?", "by_hand": None},
@@ -283,7 +283,7 @@ def test_a_question_is_known_by_its_id_and_else_by_its_text():
     assert question_of({"id": "", "question": "Q?"}) == question_of({"question": "Q?"}) == "Q?"
 
 
-def test_labels_that_are_none():
+def test_invalid_labels():
     people = HumanLabels("by_hand")
     assert [people.label({"by_hand": value}) for value in ("Yes", 0, "", None, float("nan"), True)] == [
         *(1.0, 0.0, None, None, None, 1.0),

@@ -68,7 +68,7 @@ SAME = [
     ("[Paris, France]", "Paris, France"),
     ("[0, 1)", "[0,1)"),
     ("O₂", "O2"),
-    # Three digits after a comma are a group far more often than a second number.
+    # A comma before three digits is far more often a thousands separator than a list.
     ("100,200", "100200"),
 ]
 
@@ -168,23 +168,23 @@ APART = [
 
 
 @each("one, two", SAME)
-def test_the_same(one, two):
+def test_answers_that_match(one, two):
     assert normalise_answer(one) == normalise_answer(two)
     assert matches(one, ["something else", two])
 
 
 @each("one, two", APART)
-def test_apart(one, two):
+def test_answers_that_do_not_match(one, two):
     assert normalise_answer(one) != normalise_answer(two)
     assert not matches(one, [two])
 
 
 @each("text", ["The", "a", "AN", ".", "...", "C++", "A", "?", "-", "the the", "*", "<>", "_", "'"])
-def test_something_is_left(text):
+def test_normalised_answers_are_not_empty(text):
     assert normalise_answer(text)
 
 
-def test_nothing_matches_nothing():
+def test_empty_answers_do_not_match():
     assert normalise_answer(" \n") == ""
     assert not matches("", ["", " "])
     assert not matches("Paris", [])
@@ -200,7 +200,7 @@ def test_case_and_space_never_matter(text):
 
 
 @given(st.integers(-(10**12), 10**12))
-def test_numbers_are_their_digits(number):
+def test_equal_numbers_match(number):
     assert normalise_answer(f"{number:,}") == normalise_answer(str(number)) == str(number)
 
 
@@ -241,7 +241,7 @@ def test_answers_that_repeat_the_question_or_say_it_twice(answer, truths, questi
 
 
 def seconds(answer):
-    """Return the processor's time for comparing an answer, the best of three."""
+    """Return the CPU time of a comparison, the best of three."""
     times = []
     for _ in range(3):
         start = time.process_time()
@@ -251,7 +251,7 @@ def seconds(answer):
 
 
 @pytest.mark.parametrize(("start", "part"), [("", " "), ("", "7"), ("", "a"), ("", "A. "), ("x (", " "), ("x", "( ")])
-def test_comparing_takes_time_in_proportion_to_the_length(start, part):
-    """Four times the length takes four times as long; it took sixteen times as long with blanks."""
+def test_comparison_takes_linear_time(start, part):
+    """Four times the length takes four times as long; with blanks it once took sixteen times as long."""
     short, long = (seconds(start + part * (length // len(part))) for length in (5_000, 20_000))
     assert long < 9 * short + 0.01

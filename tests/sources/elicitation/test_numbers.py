@@ -1,4 +1,4 @@
-"""Probabilities as LLMs write them: what is read, and what is not, since it could be read in several ways."""
+"""Probabilities as LLMs write them: which are read, and which are ambiguous and not read."""
 
 import pytest
 from hypothesis import given
@@ -83,7 +83,7 @@ READ = {
     "0.9!": 0.9,
     "0.9。": 0.9,
     "0.33...": 0.33,
-    # with words and signs that change nothing
+    # with words and signs that do not matter
     "~0.9": 0.9,
     "≈0.9": 0.9,
     "≈ 90%": 0.9,
@@ -168,7 +168,7 @@ NOT_READ = {
     "12/10": Reason.OUT_OF_RANGE,
     "2e1": Reason.OUT_OF_RANGE,
     "9e99": Reason.OUT_OF_RANGE,
-    # a bare 1 that may be the lowest mark, or a percent
+    # a 1 that may be the lowest grade, or one percent
     "1\n%": Reason.UNCLEAR_NUMBER,
     "1 \n percent": Reason.UNCLEAR_NUMBER,
     "1\nout of 10": Reason.UNCLEAR_NUMBER,
@@ -205,7 +205,7 @@ NOT_READ = {
     "1 from 10": Reason.UNCLEAR_NUMBER,
     "1 = lowest, 10 = highest": Reason.UNCLEAR_NUMBER,
     "1.0 star": Reason.UNCLEAR_NUMBER,
-    # of other units, and before a change of mind
+    # other units, and a number before a change of mind
     "0.9 per mille": Reason.UNCLEAR_NUMBER,
     "0.9 ppm": Reason.UNCLEAR_NUMBER,
     "0.5 oz": Reason.UNCLEAR_NUMBER,
@@ -222,7 +222,7 @@ NOT_READ = {
     "10% unsure": Reason.UNCLEAR_NUMBER,
     "0.1 uncertain": Reason.UNCLEAR_NUMBER,
     "0.4 not sure": Reason.UNCLEAR_NUMBER,
-    # of something else
+    # numbers of something else
     "0.3 (chance it isn't Paris)": Reason.UNCLEAR_NUMBER,
     "0.3 that it's Lyon": Reason.UNCLEAR_NUMBER,
     "0.3 it is Lyon": Reason.UNCLEAR_NUMBER,
@@ -241,7 +241,7 @@ NOT_READ = {
     "0.9, as a guess": Reason.UNCLEAR_NUMBER,
     "0.9 because 0.1 is too low": Reason.UNCLEAR_NUMBER,
     "because 0.9": Reason.UNCLEAR_NUMBER,
-    # marks, with words that may agree with them
+    # grades, with words that may agree with them
     "1 (certain)": Reason.UNCLEAR_NUMBER,
     "1 because it is known": Reason.UNCLEAR_NUMBER,
     "0 (no idea)": Reason.UNCLEAR_NUMBER,
@@ -290,7 +290,7 @@ NOT_READ = {
     "50/50": Reason.UNCLEAR_NUMBER,
     "40/60": Reason.UNCLEAR_NUMBER,
     "50-50": Reason.UNCLEAR_NUMBER,
-    # something else than the number is said
+    # not the probability of being correct
     "0.9 that it is not correct": Reason.UNCLEAR_NUMBER,
     "not 0.9": Reason.UNCLEAR_NUMBER,
     "one in 50": Reason.UNCLEAR_NUMBER,
@@ -350,7 +350,7 @@ def test_a_number_that_ends_before_the_cut(text):
 
 @each("percent", range(101))
 def test_every_percent_in_every_notation(percent):
-    """Exactly, not nearly: the same share must not become two numbers."""
+    """Exactly: the same percentage must not become two different floats."""
     share = percent / 100
     for written in (f"{share}", f"{share:.2f}", f"{share:.4f}", f"{percent}%", f"{percent}/100", f"{share:.2e}"):
         assert read_probability(written) == share, written
@@ -376,7 +376,7 @@ AFTER = """
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.05, 0.1, 0.5, 0.95, 1.0])
-def test_whatever_stands_around_it_what_is_read_was_meant(share):
+def test_text_around_a_number_never_changes_it(share):
     written = [form.format(share, round(100 * share)) for form in FORMS]
     after = [joint + text for text in map(str.strip, AFTER.split("|")) for joint in ("", " ")]
     read = [read_probability(before + number + text) for before in HARMLESS for number in written for text in after]
@@ -395,7 +395,7 @@ def test_never_outside_and_never_an_error(text):
 
 @given(st.decimals(0, 1, places=3), st.decimals(0, 1, places=3), st.sampled_from([" ", ", ", " or ", " to ", "-", "/"]))
 def test_two_numbers_are_never_a_third(one, two, between):
-    """Whatever stands between them, what is read is one of the two, and only if they are the same or make a share."""
+    """Whatever is between two numbers, the result is one of them, and only if they are equal or a fraction."""
     found = read_probability(f"{one}{between}{two}")
     if isinstance(found, float) and between != "/":
         assert found == float(one)

@@ -1,4 +1,4 @@
-"""Replies to the prompts, in all the shapes that LLMs give them."""
+"""Replies to the prompts, in all the forms that LLMs write."""
 
 from qacal.sources.elicitation import Malformed, Reason, Refused, Stated, parse_guess, parse_stated
 from qacal.sources.elicitation.reading.parsing import answer_place, parse_expression_guess, parse_guesses
@@ -113,10 +113,10 @@ STATED = {
     "Guess: None\nProbability: 0.9": Stated("None", 0.9),
     "Guess: \"Heroes\" and 'Low'\nProbability: 0.9": Stated("\"Heroes\" and 'Low'", 0.9),
     "Guess:\n- red\n- blue\nProbability: 0.9": Stated("- red\n- blue", 0.9),
-    # not knowing, with a number, is an answer
+    # "I don't know" with a number is an answer
     "Guess: I don't know\nProbability: 0.0": Stated("I don't know", 0.0),
     "Guess: Unknown\nProbability: 0": Stated("Unknown", 0.0),
-    # with more around it
+    # with text around it
     "Sure! Here you go.\n\nGuess: Paris\nProbability: 0.9": PARIS,
     "Guess: Paris\nProbability: 0.9\n\nExplanation: capital since 987.": PARIS,
     "Guess: Paris\nProbability: 0.9\n\nParis has been the capital since 987.": PARIS,
@@ -264,11 +264,11 @@ def test_refused(text):
 
 
 @each("text", [text for text in REFUSED if "uess" not in text])
-def test_refusing_is_refusing_every_guess(text):
+def test_a_refusal_refuses_every_guess(text):
     assert [type(outcome) for outcome in parse_guesses(text, 2)] == [Refused, Refused]
 
 
-def test_what_was_said_is_kept_short():
+def test_quoted_replies_are_shortened():
     assert parse_guess("  No answer.  ") == Malformed(Reason.NO_GUESS, "No answer.")
     assert len(parse_guess("words " * 1000).said) == 200
 
@@ -284,13 +284,13 @@ def test_cut_after_the_number(text):
 
 
 @each("text", [text for text in STATED if "{" not in text or "}" not in text])
-def test_an_answer_is_found_where_it_was_read(text):
+def test_the_span_of_an_answer_contains_it(text):
     place = answer_place(text, STATED[text].answer)
     assert place is not None
     assert text[slice(*place)] == STATED[text].answer
 
 
-def test_the_place_is_after_the_label():
+def test_the_span_begins_after_the_label():
     assert answer_place("Paris? Guess: Paris\nProbability: 0.9", "Paris") == (14, 19)
     assert answer_place("G1: Paris\nP1: 0.9\nG2: Par\nP2: 0.1", "Par") == (22, 25)
     assert answer_place('{"guess": "Paris", "probability": 0.9}', "Paris") == (11, 16)
@@ -313,5 +313,5 @@ def test_the_place_is_after_the_label():
         '[{"guess": "prob", "p": 0.9}, {"guess": "prob", "p": 0.1}]',
     ],
 )
-def test_an_answer_that_is_escaped_is_not_found_elsewhere(text):
+def test_an_escaped_answer_has_no_span(text):
     assert answer_place(text, "prob") is None

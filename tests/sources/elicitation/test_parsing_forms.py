@@ -1,4 +1,4 @@
-"""Replies of the other forms: expressions, several guesses, and the two halves of prompts in two stages."""
+"""Replies of other forms: expressions, several guesses, and both stages of two-stage prompts."""
 
 from qacal.sources.elicitation import Malformed, Reason, Refused, Stated, parse_stated
 from qacal.sources.elicitation.reading.parsing import (
@@ -54,7 +54,7 @@ def test_not_expressed(text):
     assert found.why == NOT_EXPRESSED[text]
 
 
-def test_an_expression_of_ones_own():
+def test_a_custom_expression():
     assert parse_expression_guess("Guess: 4\nConfidence: Sure", {"Sure": 1.0}) == Stated("4", 1.0)
 
 
@@ -98,9 +98,9 @@ SCALES = {
     ("1", "0", "0"): (1.0, 0.0, 0.0),
     ("1.0", "0.5", "1e-2"): (1.0, 0.5, 0.01),
     ("0.9/1", "0.05", "0.05"): (0.9, 0.05, 0.05),
-    # both, where one of them shows what is what
+    # two scales, if one of the numbers decides
     ("0.9 (90%)", "0.05", "0.05"): (0.9, 0.05, 0.05),
-    # a bare number may be percents or tenths
+    # a number without a percent sign may be percents or out of ten
     ("98", "1", "1"): (0.98, None, None),
     ("80", "19", "1"): (0.8, 0.19, None),
     ("90%", "9%", "1"): (0.9, 0.09, None),

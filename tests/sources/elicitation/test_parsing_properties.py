@@ -1,4 +1,4 @@
-"""What holds for all replies: no error, no number outside of 0 to 1, and what is written as asked is read back."""
+"""Properties of all replies: no error, no number outside 0 to 1, and replies in the requested form are read back."""
 
 import sys
 
@@ -33,7 +33,7 @@ replies = st.one_of(
     st.lists(st.sampled_from(PIECES), max_size=14).map(" ".join),
     st.lists(st.sampled_from(PIECES), max_size=14).map("".join),
 )
-# An answer as one would write it in the asked form: in one line, and nothing around it that could be markup.
+# An answer in the requested form: one line, without markup around it.
 answers = (
     st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), min_size=1, max_size=60)
     .map(str.strip)
@@ -66,7 +66,7 @@ def test_no_reply_is_an_error(text, is_cut):
 
 @given(replies)
 @examples(200)
-def test_a_place_holds_the_answer(text):
+def test_the_span_contains_the_answer(text):
     outcome = parse_stated(text)
     if isinstance(outcome, Stated) and (place := answer_place(text, outcome.answer)):
         assert text[slice(*place)] == outcome.answer
@@ -74,7 +74,7 @@ def test_a_place_holds_the_answer(text):
 
 @given(answers, hundredths, st.sampled_from(["{}", "{:.2f}", "{:.0%}"]))
 @examples(300)
-def test_what_is_written_as_asked_is_read_back(answer, confidence, form):
+def test_replies_in_the_requested_form_are_read_back(answer, confidence, form):
     if "probability" in answer.lower() or isinstance(parse_guess(answer), Refused):
         return
     text = f"Guess: {answer}\nProbability: {form.format(confidence)}"
@@ -151,7 +151,7 @@ def read_all(text):
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_long_replies_end(text):
-    """Were any of it quadratic, a hundred thousand characters (with FULL_TESTS=1) would take minutes."""
+    """In quadratic time, a hundred thousand characters (with FULL_TESTS=1) would take minutes."""
     read_all(text)
 
 
@@ -162,7 +162,7 @@ def test_twice_the_text_is_at_most_twice_the_work(text):
 
 
 def calls(text):
-    """Return how many functions are called, those of C among them."""
+    """Return the number of function calls, including C functions."""
     count = 0
 
     def seen(frame, event, argument):

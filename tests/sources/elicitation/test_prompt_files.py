@@ -67,12 +67,12 @@ def test_identity_changes_with_the_text(load):
     assert load('name = "mine"\nversion = "b"\nparser = "guess"\ntemplate = "$question"').identity.startswith("mine/b+")
 
 
-def test_a_name_that_qacal_has_is_no_disguise(load):
+def test_a_built_in_name_does_not_hide_another_text(load):
     prompt = load('name = "verb1s-top1"\nversion = 1\nparser = "guess"\ntemplate = "$question"')
     assert prompt.identity != "verb1s-top1/1"
 
 
-def test_choices_have_their_place_or_follow(load):
+def test_choices_are_at_their_place_or_at_the_end(load):
     question = Question("q", "Which?", choices=("a", "b"))
     placed = load(BASE + 'parser = "guess"\ntemplate = "Of $choices: $question"')
     assert placed.messages(question)[0]["content"] == 'Of ["a", "b"]: Which?'
@@ -138,12 +138,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_files_that_are_wrong(load, text):
+def test_invalid_files(load, text):
     with pytest.raises(InputError, match=rf"mine\.toml.*{WRONG[text]}"):
         load(text)
 
 
-def test_no_file(tmp_path):
+def test_a_missing_file(tmp_path):
     with pytest.raises(InputError, match=r"no\.toml cannot be read as a prompt"):
         load_prompt(tmp_path / "no.toml")
     (tmp_path / "latin.toml").write_bytes(b'name = "\xe9"')

@@ -1,4 +1,4 @@
-"""The prompts: their words as the paper has them, their turns, and what their replies come to."""
+"""The prompts: the paper's words, their turns, and how replies are read."""
 
 import math
 import re
@@ -67,7 +67,7 @@ def test_labels_begin_lines(label):
     assert f"\n{label}:" in prompt_named("verb1s-top1").stages[0].template
 
 
-def test_two_best_guesses_need_no_dots():
+def test_two_best_guesses_need_no_ellipsis():
     said = prompt_named("verb1s-top2").messages(FRANCE)[0]["content"]
     assert said.startswith("Provide your two best guesses")
     assert "..." not in said
@@ -103,8 +103,8 @@ def test_the_second_stage_has_the_first_before_it(name):
         prompt.messages(FRANCE, [Reply("a"), Reply("b")])
 
 
-def test_a_question_is_put_in_as_it_is():
-    """Nothing in a question is taken for a place to put something."""
+def test_a_question_is_inserted_unchanged():
+    """Placeholders in a question are not filled in."""
     odd = Question("q", "What does $question $choices $$ ${x} %s {y} mean?")
     said = prompt_named("verb1s-top1").messages(odd)[0]["content"]
     assert said.endswith(f"The question is: {odd.text}.")
@@ -120,7 +120,7 @@ def test_examples_are_turns():
 
 
 @each("reply", [reply for _, reply in VERB1S_EXAMPLES])
-def test_examples_are_as_asked(reply):
+def test_examples_have_the_requested_form(reply):
     outcome = prompt_named("verb1s-top1").read([Reply(reply)])[0]
     assert isinstance(outcome, Stated)
     assert re.fullmatch(grammar_as_regex(), reply)
@@ -145,7 +145,7 @@ def test_another_text_is_another_identity():
     assert replace(known, stages=(replace(known.stages[0], max_tokens=7),)).identity == known.identity
 
 
-def test_unknown_names_are_told_the_known_ones():
+def test_unknown_names_list_the_known_ones():
     for name in ("verb1s", "verb1s-top21", "verb1s-top0", "judge", ""):
         with pytest.raises(
             InputError, match="verb1s-top2 to verb1s-top20, verb1s-guided, ling1s-top1, verb2s-top1, p-true"
@@ -203,7 +203,7 @@ def test_p_true_is_the_share_of_true():
     assert prompt.stages[1].alternatives == 20
 
 
-def test_a_reader_of_ones_own():
+def test_a_custom_reader():
     prompt = Prompt("mine", "a", (Stage("$question"),), lambda replies: (Stated(replies[0].text, 0.5),))
     assert prompt.read([Reply("Paris")]) == (Stated("Paris", 0.5),)
     assert re.fullmatch(r"mine/a\+[0-9a-f]{8}", prompt.identity)
@@ -218,7 +218,7 @@ def test_a_reader_of_ones_own():
         ((Stage("$Question"),), r"\$Question"),
     ],
 )
-def test_prompts_that_are_none(stages, problem):
+def test_invalid_prompts(stages, problem):
     with pytest.raises(InputError, match=problem):
         Prompt("mine", 1, stages, tuple)
 
@@ -235,7 +235,7 @@ def grammar_rules():
 
 
 def grammar_as_regex(rule="root"):
-    """Return what a rule lets through as a regular expression; what is not known of the notation is an error."""
+    """Return a grammar rule as a regular expression; unknown notation is an error."""
     body, pattern, at = grammar_rules()[rule], "", 0
     while at < len(body):
         piece = PIECE.match(body, at)
@@ -249,7 +249,7 @@ def grammar_as_regex(rule="root"):
     return pattern
 
 
-def test_the_grammar_is_whole():
+def test_the_grammar_is_complete():
     assert list(grammar_rules()) == ["root", "guess", "probability"]
     used = [piece["name"] for piece in PIECE.finditer(" ".join(grammar_rules().values())) if piece["name"]]
     assert used == ["guess", "probability"]
@@ -257,7 +257,7 @@ def test_the_grammar_is_whole():
 
 @pytest.mark.parametrize("guess", ["P", "Paris", "x" * 60, "a b", "Ελλάδα"])
 @pytest.mark.parametrize("probability", ["0.0", "0.9", "0.95", "1.0"])
-def test_what_the_grammar_lets_through_is_read(guess, probability):
+def test_texts_that_the_grammar_allows_are_read(guess, probability):
     text = f"Guess: {guess}\nProbability: {probability}"
     assert re.fullmatch(grammar_as_regex(), text)
     assert prompt_named("verb1s-top1").read([Reply(text)]) == (Stated(guess, float(probability)),)
@@ -268,7 +268,7 @@ def test_what_the_grammar_lets_through_is_read(guess, probability):
     ["Guess: \nProbability: 0.9", "Guess: a\nb\nProbability: 0.9", f"Guess: {'x' * 61}\nProbability: 0.9"]
     + [f"Guess: a\nProbability: {said}" for said in ("0.", "1.5", "90%", "0.955", "1", "0.9 ")],
 )
-def test_what_the_grammar_stops(text):
+def test_texts_that_the_grammar_forbids(text):
     assert not re.fullmatch(grammar_as_regex(), text)
 
 

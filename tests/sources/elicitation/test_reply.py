@@ -1,4 +1,4 @@
-"""Bodies of chat completions, whole and broken."""
+"""Bodies of chat completions, valid and broken."""
 
 import math
 
@@ -61,7 +61,7 @@ def test_contents(content, text):
         {"content": [{"token": "Guess: 4", "logprob": -1}, {"token": 4, "logprob": -1}]},
     ],
 )
-def test_logprobs_are_whole_or_none(logprobs):
+def test_logprobs_are_complete_or_none(logprobs):
     assert Reply.from_body(body(logprobs=logprobs)).tokens is None
 
 
@@ -73,7 +73,7 @@ def test_a_token_without_a_probability(logprob):
 
 
 @each("given_bytes", [None, [300], [-1], ["a"], [True], "ab"])
-def test_bytes_that_are_none(given_bytes):
+def test_invalid_bytes(given_bytes):
     reply = Reply.from_body(body(logprobs={"content": [{"token": "é", "logprob": -1, "bytes": given_bytes}]}))
     assert reply.tokens[0].raw is None
     assert reply.tokens[0].encoded == "é".encode()
@@ -104,7 +104,7 @@ def test_refusals_and_ends():
         ({"object": "list", "data": ["x" * 1000]}, "…"),
     ],
 )
-def test_what_is_no_completion(broken, got):
+def test_bodies_that_are_not_completions(broken, got):
     with pytest.raises(InputError, match=got):
         Reply.from_body(broken)
 
@@ -126,7 +126,7 @@ plain = st.recursive(
 
 
 @given(plain, plain, plain)
-def test_no_body_is_another_error(one, two, three):
+def test_no_body_raises_another_error(one, two, three):
     bodies = [one, {"choices": [one]}, {"choices": [{"message": one, "logprobs": two, "finish_reason": three}]}]
     bodies.append(
         body(one, two, {"content": [three, {"token": "a", "logprob": one, "bytes": two, "top_logprobs": [three]}]})
@@ -150,6 +150,6 @@ def test_no_body_is_another_error(one, two, three):
         (("q", "a", None, "abc"), "ground_truth is one text"),
     ],
 )
-def test_questions_that_are_none(values, problem):
+def test_invalid_questions(values, problem):
     with pytest.raises(InputError, match=problem):
         Question(*values)

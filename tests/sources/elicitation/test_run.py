@@ -1,4 +1,4 @@
-"""Runs against a real server process: what is asked, how often, and what is kept, whatever the server does."""
+"""Runs against a real server process: which requests are sent, how often, and what is stored."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_every_question_is_asked_once_and_answered(ran, server, tmp_path):
     assert found[0]["answer"] == "Paris"
     assert found[0]["ground_truth"] == ["Paris"]
     assert (found[0]["model"], found[0]["prompt"], found[0]["confidence_source"]) == ("tiny", "verb1s-top1/1", "stated")
-    # "Guess: Paris": two or three tokens of four letters spell the answer, each with a log-probability of -0.1.
+    # "Guess: Paris": two or three tokens of four letters are the answer, each with a log-probability of -0.1.
     assert 0.7 < found[0]["confidence_tokens"] < 0.85
 
     again = ran(rows)
@@ -67,7 +67,7 @@ def test_every_question_is_asked_once_and_answered(ran, server, tmp_path):
     assert len(server.asked) == 30
 
 
-def test_more_questions_join_a_run_and_nothing_is_asked_again(ran, server, tmp_path):
+def test_questions_can_be_added_to_a_run_and_nothing_is_asked_again(ran, server, tmp_path):
     ran(questions(10), Plan("tiny", limit=4))
     assert len(server.asked) == 4
     ran(questions(10))
@@ -102,7 +102,7 @@ def stored(folder):
 KEY = "sk-test/4f+9a8b7c6d5e4f3a2b1"
 
 
-def test_a_key_that_the_server_repeats_is_masked_wherever_it_goes(ran, server, tmp_path):
+def test_a_key_that_the_server_repeats_is_masked_everywhere(ran, server, tmp_path):
     rows = [*questions(1), *({"id": mark, "question": f"{mark} Why?"} for mark in ("[echo]", "[echo part]", "[key]"))]
     done = ran(rows, key=KEY)
     told = " ".join(done.progress.failures)
@@ -117,7 +117,7 @@ def test_a_key_that_the_server_repeats_is_masked_wherever_it_goes(ran, server, t
     assert KEY not in str(caught.value)
 
 
-def test_a_word_that_stands_for_no_key_is_not_masked_in_answers(ran, tmp_path):
+def test_an_ordinary_word_as_key_is_not_masked_in_answers(ran, tmp_path):
     ran(questions(1), key="Paris")
     assert records(tmp_path / "run.db")[0]["answer"] == "Paris"
 
@@ -158,38 +158,38 @@ def test_refused_and_unreadable_replies_are_counted_by_reason(ran, tmp_path):
     assert len(records(tmp_path / "run.db")) == 5
 
 
-def test_all_wait_when_one_is_told_to(ran, server):
+def test_all_workers_wait_if_one_is_told_to(ran, server):
     done = ran([*questions(1, "[busy]"), *questions(60, "[slow]")[1:]])
     assert done.progress.failed == 0
     asked = server.requests
     busy = next(request["at"] for request in asked if "[busy]" in request["said"])
-    # What was on its way when the server said so arrives; then all are silent for the second that it asked for.
+    # Requests already sent still arrive; then all workers wait for the requested second.
     silent = [request for request in asked if busy + 0.3 < request["at"] < busy + 0.9]
     assert silent == []
     assert len(asked) == 61
 
 
 @pytest.mark.parametrize(("mark", "requests"), [("[broken]", 3), ("[garbage]", 2)])
-def test_what_fails_for_a_moment_is_asked_again(ran, server, mark, requests):
+def test_temporary_failures_are_retried(ran, server, mark, requests):
     done = ran(questions(1, mark))
     assert done.outcomes.stated == 1
     assert len(server.asked) == requests
 
 
-def test_a_reply_that_takes_too_long_is_given_up_and_asked_again(ran, server):
+def test_a_reply_that_takes_too_long_is_retried(ran, server):
     ran(questions(1))  # so that the server is known to work
     done = ran([*questions(1), {"id": "h", "question": "[hang] Where?"}], timeout=1.0)
     assert (done.progress.sent, done.progress.failed) == (1, 0)
     assert sum("[hang]" in said for said in server.asked) == 2
 
 
-def test_a_row_that_is_there_twice_is_refused_before_anything_is_asked(ran, server):
+def test_a_duplicate_row_is_refused_before_any_request(ran, server):
     with pytest.raises(InputError, match=r"is there twice\. Give each row its own id"):
         ran([{"question": "Same?", "ground_truth": "a"}, {"question": "Same?", "ground_truth": "b"}])
     assert server.asked == []
 
 
-def test_what_fails_for_good_is_told_and_asked_again_by_the_next_run(ran, server, tmp_path):
+def test_permanent_failures_are_reported_and_asked_again_by_the_next_run(ran, server, tmp_path):
     rows = [*questions(5), {"id": "bad", "question": "[bad] Why?"}]
     done = ran(rows)
     assert (done.progress.sent, done.progress.failed) == (5, 1)
@@ -203,13 +203,13 @@ def test_what_fails_for_good_is_told_and_asked_again_by_the_next_run(ran, server
     assert len(server.asked) == 7
 
 
-def test_a_wrong_key_stops_the_run_before_all_is_asked(ran, server):
+def test_a_wrong_key_stops_the_run_early(ran, server):
     with pytest.raises(InputError, match=r"status 401: no such key\. Is the key the right one"):
         ran(questions(200), key="wrong")
     assert len(server.asked) <= WORKERS
 
 
-def test_a_server_that_refuses_all_is_left_alone(ran, server):
+def test_a_server_that_refuses_everything_stops_the_run(ran, server):
     with pytest.raises(InputError, match="the question is bad"):
         ran(questions(200, "[bad]"))
     assert len(server.asked) <= 10 + WORKERS
@@ -229,21 +229,21 @@ def test_a_server_that_falls_silent_ends_the_run(ran, server):
     assert len(server.asked) <= 3 + 10 + WORKERS
 
 
-def test_a_limit_is_of_the_questions_that_are_given(ran, server, tmp_path):
+def test_a_limit_counts_the_given_questions(ran, server, tmp_path):
     ran(questions(5))
     ran([{"id": f"new{n}", "question": f"Is it {n}?"} for n in range(4)], Plan("tiny", limit=2))
     assert len(server.asked) == 7
     assert sum("Is it" in said for said in server.asked) == 2
 
 
-def test_half_a_character_in_a_reply_is_no_end(ran, tmp_path):
+def test_half_a_character_in_a_reply_does_not_stop_the_run(ran, tmp_path):
     for _ in range(2):
         assert ran(questions(1, "[half]"), Plan("tiny", "verb2s-top1")).progress.failed == 0
     ran(questions(1, "[half]"))
     assert records(tmp_path / "run.db", run=2)[0]["answer"] == "caf?"
 
 
-def test_passwords_in_the_base_url_are_not_kept(server, tmp_path):
+def test_passwords_in_the_base_url_are_not_stored(server, tmp_path):
     url = server.base_url.replace("http://", "http://me:secret@")
     done = elicit([*questions(2), *questions(4, "[echo]")[2:]], Client(url), Plan("tiny"), tmp_path / "run.db")
     assert done.progress.failed == 2
@@ -264,7 +264,7 @@ def test_a_prompt_that_needs_token_probabilities_asks_for_them(ran, server):
     assert server.asked == []
 
 
-def test_which_llms_replied_and_where_is_known(ran, tmp_path):
+def test_the_llms_and_the_server_are_recorded(ran, tmp_path):
     done = ran([*questions(3), *questions(5, "[other]")[3:]])
     assert done.outcomes.models == {"tiny": 3, "other-7b": 2}
     assert done.begun_at is None
@@ -274,8 +274,8 @@ def test_which_llms_replied_and_where_is_known(ran, tmp_path):
         assert second.asked == []
 
 
-def test_a_server_that_is_not_there_is_said_to_be(tmp_path):
-    """A few seconds show that nothing listens at an address, however many ask."""
+def test_a_missing_server_is_reported(tmp_path):
+    """It takes a few seconds to find that nothing listens at an address, with any number of workers."""
     start = time.monotonic()
     with pytest.raises(ServerError, match=r"cannot be reached.*Is the server running, and is the base URL right\?"):
         elicit(questions(30), Client("http://127.0.0.1:9/v1"), Plan("tiny"), tmp_path / "run.db")
@@ -308,7 +308,7 @@ def started(server, rows, store):
 
 
 def test_a_run_that_is_killed_loses_nothing_and_asks_nothing_again(server, ran, tmp_path):
-    """kill -9 at three moments; what had a reply in the store is never asked again, and in the end all have one."""
+    """kill -9 at three moments: questions with a stored reply are never asked again, and in the end all have one."""
     rows = tmp_path / "rows.parquet"
     pl.DataFrame(questions(300, "[slow]")).write_parquet(rows)
     store = tmp_path / "run.db"
@@ -322,13 +322,13 @@ def test_a_run_that_is_killed_loses_nothing_and_asks_nothing_again(server, ran, 
         connection = sqlite3.connect(store)
         kept = [json.loads(asked) for (asked,) in connection.execute("SELECT asked FROM request")]
         connection.close()
-        # All but what was on its way is in the store.
+        # All replies are stored, except those in flight.
         assert len(set(server.asked)) - len(kept) <= WORKERS
     finished = ran(str(rows))
     assert finished.outcomes.stated == 300
     counts = Counter(server.asked)
     assert len(counts) == 300
-    # Only what was on its way at one of the three kills was asked again.
+    # Only requests in flight at one of the three kills were sent again.
     assert sum(counts.values()) - 300 <= 3 * WORKERS
     before = {request["messages"][-1]["content"] for request in kept}
     assert len(before) >= 100
@@ -345,7 +345,7 @@ def test_only_one_process_writes_to_a_run(server, tmp_path):
             time.sleep(0.01)
         with pytest.raises(InputError, match=r"is being written by another run"):
             elicit(str(rows), Client(server.base_url), Plan("tiny"), tmp_path / "run.db")
-        # Reading what is there so far is no trouble.
+        # Reading the replies so far is possible.
         assert 0 < len(records(tmp_path / "run.db")) < 200
     finally:
         process.kill()

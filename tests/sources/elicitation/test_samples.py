@@ -1,4 +1,4 @@
-"""Several samples of each answer: one request or several, what is kept, and what a run that was killed asks again."""
+"""Several samples of each answer: one request or several, what is stored, and what a killed run asks again."""
 
 import math
 import os
@@ -43,7 +43,7 @@ def test_one_request_asks_for_all_samples(server, tmp_path):
     assert [row["id"] for row in rows] == [f"q{n}" for n in range(6)]
     entropy = -0.6 * math.log(0.6) - 0.4 * math.log(0.2)
     for row in rows:  # Paris, Lyon, paris., Nice, the Paris
-        # Of the first sample with the majority answer: its spelling, its stated confidence and its tokens.
+        # Spelling, stated confidence and tokens are those of the first sample with the majority answer.
         assert (row["answer"], row["confidence"], row["samples"]) == ("Paris", 0.0, 5)
         assert row["agreement"] == 0.6
         assert row["answers_entropy"] == pytest.approx(entropy)
@@ -51,10 +51,10 @@ def test_one_request_asks_for_all_samples(server, tmp_path):
 
 
 @pytest.mark.parametrize("path", ["no-n/v1", "ignores-n/v1"])
-def test_a_server_that_takes_no_n_is_asked_once_for_each_sample(path, server, tmp_path):
+def test_a_server_without_n_gets_one_request_per_sample(path, server, tmp_path):
     done = ran(server, questions(6, "[vary]"), tmp_path, path=path, workers=1)
     sent = [request["request"].get("n") for request in server.requests]
-    # One try is enough to know.
+    # One attempt is enough.
     assert sent[0] == 5
     assert sent[1:] == [None] * len(sent[1:])
     assert len(sent) == (31 if path == "no-n/v1" else 30)
@@ -94,7 +94,7 @@ def test_a_question_that_fails_is_asked_again_by_the_next_run(server, tmp_path):
     done = ran(server, [*questions(3, "[vary]"), {"id": "bad", "question": "[bad] Why?"}], tmp_path, workers=1)
     assert (done.progress.sent, done.progress.failed) == (15, 1)
     assert done.outcomes.lost == {"not answered yet": 1}
-    # The refusal of a single question does not make the server one that takes no n.
+    # The refusal of a single question does not mean that the server does not support n.
     ran(server, [*questions(5, "[vary]")], tmp_path)
     assert [request["request"].get("n") for request in server.requests[-2:]] == [5, 5]
 
@@ -110,7 +110,7 @@ def test_a_question_that_fails_is_asked_again_by_the_next_run(server, tmp_path):
         (Plan("tiny", fields={"n": 5}), "the field n is 5: .* qacal elicit --samples asks for them"),
     ],
 )
-def test_samples_that_make_no_sense_are_refused(plan, message):
+def test_invalid_numbers_of_samples_are_refused(plan, message):
     with pytest.raises(InputError, match=message):
         plan.setup()
 
@@ -142,7 +142,7 @@ def test_a_run_that_is_killed_between_samples_asks_only_for_the_missing_ones(pat
     assert (done.progress.known, done.progress.sent) == (kept, 200 - kept)
     assert done.outcomes.stated == 200
     assert [row["samples"] for row in stored(tmp_path)] == [5] * 40
-    # Only what was on its way was asked again: one request a worker, and one a worker that found out about n.
+    # Only requests in flight were sent again: one per worker, and one per worker to find out about n.
     samples = sum(request["request"].get("n", 1) for request in server.requests if path == "v1")
     singles = sum("n" not in request["request"] for request in server.requests if path != "v1")
     assert samples <= 200 + 4 * 5

@@ -1,4 +1,4 @@
-"""The store of a run: what it takes, what it refuses, and that nothing of it is half done."""
+"""The store of a run: what it accepts, what it refuses, and that changes are atomic."""
 
 import fcntl
 import sqlite3
@@ -74,12 +74,12 @@ def test_many_questions_are_read_in_their_order(tmp_path):
         ({"text": "x"}, "no column 'question'"),
     ],
 )
-def test_rows_that_are_no_questions(row, problem):
+def test_rows_that_are_not_questions(row, problem):
     with pytest.raises(InputError, match=problem):
         list(read_questions([row]))
 
 
-def test_lists_may_be_json_as_they_are_in_csv(tmp_path):
+def test_lists_may_be_json_text_as_in_csv(tmp_path):
     path = tmp_path / "q.csv"
     path.write_text('question,choices,ground_truth\nOne?,"[""a"", ""b""]",a\nTwo?,,"[sic]"\n')
     first, second = read_questions(str(path))
@@ -89,7 +89,7 @@ def test_lists_may_be_json_as_they_are_in_csv(tmp_path):
     assert second.ground_truth == ("[sic]",)
 
 
-def test_a_failure_gives_way_to_a_reply(tmp_path):
+def test_a_reply_replaces_a_failure(tmp_path):
     request = {"model": "m", "messages": []}
     with open_store(tmp_path / "run.db", to_write=True) as store:
         store.keep(request, None, "status 500: away", 0.1)
@@ -105,7 +105,7 @@ def test_the_order_of_fields_does_not_matter(tmp_path):
         assert store.reply({"seed": 2, "model": "m"}) is None
 
 
-def test_files_that_are_no_runs(tmp_path):
+def test_files_that_are_not_runs(tmp_path):
     other = tmp_path / "other.db"
     connection = sqlite3.connect(other)
     connection.execute("CREATE TABLE t (x)")
@@ -156,8 +156,8 @@ def test_a_prompt_whose_text_has_changed_is_not_taken_for_the_one_of_the_run():
         Setup.from_dict(plain | {"digest": "0" * 64})
 
 
-def test_a_lock_whose_file_was_taken_away_locks_nobody_out(tmp_path, monkeypatch):
-    """Somebody finishes between our opening of the file and our locking it: what we hold has no name any more."""
+def test_a_lock_whose_file_was_removed_does_not_block(tmp_path, monkeypatch):
+    """Another process finishes between our opening and locking of the file: the file we hold has been removed."""
     path, lock = tmp_path / "run.db", tmp_path / "run.db-lock"
     flock, tries = fcntl.flock, []
 

@@ -1,4 +1,4 @@
-"""The probability of an answer's tokens: just those that spell it."""
+"""The probability of exactly the tokens of an answer."""
 
 import math
 
@@ -13,7 +13,7 @@ from tests.tables import each
 
 
 def reply(*pieces, text=None):
-    """Return a reply of tokens with the probabilities that are given."""
+    """Return a reply of tokens with these probabilities."""
     tokens = tuple(
         Token(piece, math.log(p)) if isinstance(piece, str) else Token("\ufffd", math.log(p), (), piece)
         for piece, p in pieces
@@ -67,7 +67,7 @@ def test_more_tokens_than_text():
 
 
 def test_thoughts_that_say_the_same_are_not_taken_for_the_answer():
-    """The text is there twice as far as the answer goes, and once as a whole."""
+    """The thoughts begin like the reply; only tokens of the reply count."""
     pieces = [("Guess: Paris?", 0.1), ("Guess: ", 0.9), ("Paris", 0.5), ("\nProbability: 0.9", 0.9)]
     assert answer_probability(reply(*pieces, text="Guess: Paris\nProbability: 0.9"), "Paris") == pytest.approx(0.5)
 
@@ -99,13 +99,13 @@ def test_rounding_above_one():
         (Reply("Paris or Paris", (Token("Paris or Paris", -1.0),)), "Paris"),
     ],
 )
-def test_what_cannot_be_told(said, answer):
+def test_answers_without_a_token_probability(said, answer):
     assert answer_probability(said, answer) is None
 
 
 @given(st.text("abé 漢🇯", min_size=1, max_size=12), st.lists(st.integers(1, 4), min_size=60, max_size=60))
 def test_any_cut_into_bytes_gives_the_tokens_that_overlap(answer, sizes):
-    """With every token at one half, the exponent counts the tokens that hold some of the answer but space."""
+    """If every token has probability 1/2, the exponent counts the tokens that overlap the answer, spaces aside."""
     answer = f"x{answer}x"
     data, start = f"Guess: {answer}\nProbability: 0.9".encode(), len("Guess: ")
     tokens, at, expected = [], 0, 0

@@ -48,7 +48,7 @@ def write_lines(path, rows):
 
 
 def choice_row(number, choices, likelihoods, target, *, doc=None, alone=None, **metrics):
-    """A row of a multiple-choice task; `alone` are likelihoods without the question."""
+    """Return a row of a multiple-choice task; `alone` are likelihoods without the question."""
     texts = [str(value) for value in (*likelihoods, *(alone or []))]
     contexts = ["Question: q\nAnswer:"] * len(choices) + [""] * len(alone or [])
     endings = [f" {choice}" for choice in choices] * (2 if alone else 1)
@@ -70,7 +70,7 @@ def choice_row(number, choices, likelihoods, target, *, doc=None, alone=None, **
 
 
 def reply_row(number, replies, filtered, *, filter_="none", target="Paris", doc=None, **metrics):
-    """A row of a task in which text is generated; several replies are repeats."""
+    """Return a row of a task with generated text; several replies are repeats."""
     metrics = metrics or {"exact_match": 1.0}
     return {
         "doc_id": number,
@@ -97,7 +97,7 @@ def lm_eval(folder, name="samples_quiz_2026-11-15T19-20-00.263815.jsonl"):
 
 
 def lm_eval_repeats(folder, steps=None):
-    """A task with 20 samples for each question; a filter takes the answer out of each, and the majority is judged."""
+    """Return a task with 20 samples per question; a filter extracts the answers, and the majority is judged."""
     time = "2026-11-15T19-20-00.263815"
     rows = []
     for number, case in enumerate(CASES):
@@ -160,7 +160,7 @@ def write_eval(path, samples, header="header.json", method=zipfile.ZIP_DEFLATED)
 
 
 def write_member(archive, name, raw, method):
-    """Add a member. What is packed with zstd is stored as it is, and the index says how it is packed."""
+    """Add a member. Data compressed with zstd is stored unchanged, and the index names the method."""
     if method != ZSTANDARD:
         return archive.writestr(name, raw)
     info = zipfile.ZipInfo(name)
@@ -170,7 +170,7 @@ def write_member(archive, name, raw, method):
 
 
 def zstd_packed(raw):
-    """Packed with what Python has from 3.14 on, or with what stands in for it."""
+    """Compress with Python's own module (3.14 or later) or with a backport."""
     return importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "zstandard").compress(raw)
 
 
@@ -368,7 +368,7 @@ def mlflow_json(folder):
 
 
 def _mlflow_frame():
-    """The columns that are used of what search_traces gives, and one of the others."""
+    """The columns of search_traces that are used, and one other."""
     traces = [trace(number, case) for number, case in enumerate(CASES)]
     return [{"trace_id": whole["info"]["trace_id"], "trace": json.dumps(whole)} for whole in traces]
 

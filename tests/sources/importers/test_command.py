@@ -68,7 +68,7 @@ def test_several_sources_are_pointed_out(tmp_path):
     assert "several confidence sources" in run("fit", tmp_path / "records.jsonl", "-o", tmp_path / "model")[2]
 
 
-def test_bad_rows_stop_the_work_or_are_written_apart(tmp_path):
+def test_bad_rows_stop_the_import_or_are_written_apart(tmp_path):
     (path,) = logs.lm_eval(tmp_path)
     with path.open("a") as file:
         file.write("{broken\n")
@@ -86,7 +86,7 @@ def test_bad_rows_stop_the_work_or_are_written_apart(tmp_path):
     assert json.loads((tmp_path / "bad.jsonl").read_text())["place"] == "line 4"
 
 
-def test_a_failed_import_leaves_what_was_there(tmp_path):
+def test_a_failed_import_changes_no_file(tmp_path):
     out = tmp_path / "records.jsonl"
     out.write_text("before\n")
     scores = {name: {"value": "C", "answer": "Paris"} for name in ("match", "includes")}
@@ -104,7 +104,7 @@ def confident(folder, *numbers):
     return logs.write_json(folder / "test_run_1.json", {"testCases": cases})
 
 
-def test_a_scale_that_is_none_writes_nothing_and_says_what_to_type(tmp_path):
+def test_an_unclear_scale_writes_nothing_and_says_what_to_type(tmp_path):
     path, out = confident(tmp_path, 95, 80, 1, 0, 60, 1), tmp_path / "records.jsonl"
     code, _, err = run("import", "deepeval", path, "-o", out)
     assert code == 1
@@ -115,7 +115,7 @@ def test_a_scale_that_is_none_writes_nothing_and_says_what_to_type(tmp_path):
     assert [json.loads(line)["confidence"] for line in out.read_text().splitlines()] == [0.95, 0.8, 0.01, 0, 0.6, 0.01]
 
 
-def test_fractions_are_not_taken_for_percents(tmp_path):
+def test_fractions_are_not_read_as_percents(tmp_path):
     path, out = confident(tmp_path, *(n / 20 for n in range(21))), tmp_path / "records.jsonl"
     code, _, err = run("import", "deepeval", path, "-o", out, "--percent")
     assert code == 1
@@ -131,7 +131,7 @@ def test_fractions_among_percents_are_refused(tmp_path):
     assert "10 of 20 confidences lie between 0 and 1, and others reach 80: fractions among percents." in err
 
 
-def test_a_row_that_unpacks_to_too_much_is_refused_unless_allowed(tmp_path):
+def test_a_row_that_decompresses_to_too_much_is_refused_unless_allowed(tmp_path):
     path = write_eval(tmp_path / "quiz.eval", [sample(7, CASES[0], store=[[]] * 50_000)])
     code, out, err = run("--max-row-mb", "0.1", "import", "inspect", path, "-o", "-")
     assert (code, out) == (1, "")
@@ -149,7 +149,7 @@ def test_wrong_use_is_refused_before_the_work(tmp_path):
 
 
 def test_a_model_is_fitted_on_what_was_imported(tmp_path):
-    """From a log of lm-eval to calibrated confidences: an LLM that is far too sure."""
+    """From a log of lm-eval to calibrated confidences, for an overconfident LLM."""
     rng = np.random.default_rng(0)
     rows = []
     for number in range(400):

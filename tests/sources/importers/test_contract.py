@@ -1,4 +1,4 @@
-"""What holds for every format: the same three answers come out, and the account of them adds up."""
+"""The contract of all formats: the same three answers come out, and the counts add up."""
 
 import gzip
 import json
@@ -74,7 +74,7 @@ def test_columns_without_any_value_have_their_type(tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_account_adds_up(kind, tmp_path):
+def test_the_counts_add_up(kind, tmp_path):
     found = imported(kind, tmp_path)
     assert (found.account.read, found.account.kept, found.account.dropped) == (3, 3, {})
     assert found.account.sources == {LOGS[kind][2]: 3}
@@ -175,8 +175,8 @@ CHATS = {
 
 
 @pytest.mark.parametrize("format_", CHATS)
-def test_a_chat_of_several_turns_is_the_question_and_it_is_said(format_, tmp_path):
-    """The last turn alone is no question, and two chats that end alike are two questions."""
+def test_a_chat_of_several_turns_is_the_question_and_is_reported(format_, tmp_path):
+    """The last turn alone is not the question: two chats with the same last turn are two questions."""
     paths = CHATS[format_](tmp_path)
     whole = import_log(format_, paths)
     assert whole.frame["question"].to_list() == ["user: Who wrote it?\nassistant: Who wrote what?\nuser: «Faust»."]
@@ -186,14 +186,14 @@ def test_a_chat_of_several_turns_is_the_question_and_it_is_said(format_, tmp_pat
     assert "several turns" not in str(last.account)
 
 
-def test_an_option_that_a_format_does_not_heed_is_refused(tmp_path):
+def test_an_option_that_a_format_does_not_use_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"deepeval has no filter to choose \(--filter\); it takes confidence-from"):
         import_log("deepeval", logs.deepeval(tmp_path), Selection(filter="strict"))
     with pytest.raises(InputError, match="mlflow has no confidence from 'tokens'; it has metadata, stated"):
         import_log("mlflow", logs.mlflow_lines(tmp_path), Selection(confidence_from="tokens"))
 
 
-def test_unknown_formats_and_files_say_what_there_is(tmp_path):
+def test_unknown_formats_and_files_list_the_known_ones(tmp_path):
     with pytest.raises(InputError, match="there is no format 'excel'; there are lm-eval"):
         import_log("excel", [tmp_path])
     with pytest.raises(InputError, match="does not exist"):

@@ -1,4 +1,4 @@
-"""promptfoo and DeepEval: what was judged, by what, and what was not judged at all."""
+"""promptfoo and DeepEval: which answers were judged, and by which metric."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def deepeval(folder, *cases, **selection):
 # promptfoo
 
 
-def test_a_failed_provider_is_no_wrong_answer(tmp_path):
+def test_a_failed_provider_is_not_a_wrong_answer(tmp_path):
     failed = promptfoo_result(1, FIVE, failureReason=2, success=False, error="429")
     silent = promptfoo_result(2, GOETHE, response={"error": "timeout"})
     found = promptfoo(tmp_path, promptfoo_result(0, PARIS), failed, silent)
@@ -40,7 +40,7 @@ def test_without_assertions_nothing_was_judged(tmp_path):
     assert found.frame["correct"].to_list() == [None]
 
 
-def test_a_named_score_may_be_what_is_right(tmp_path):
+def test_a_named_score_can_be_the_label(tmp_path):
     result = promptfoo_result(0, PARIS, namedScores={"facts": 0.4}, score=0.7)
     assert promptfoo(tmp_path, result).frame["correct"].to_list() == [1.0]
     assert promptfoo(tmp_path, result, metric="facts").frame["correct"].to_list() == [0.4]
@@ -59,7 +59,7 @@ def test_providers_and_repeats_share_the_question(tmp_path):
 
 
 def test_the_id_is_that_of_the_question(tmp_path):
-    """Other variables make no other question; without any, the prompt is the question."""
+    """Other variables do not make another question; without variables, the prompt is the question."""
     asked = [{"question": "2+2?", "tone": "rude"}, {"question": "2+2?", "tone": "kind"}, {"question": "2+3?"}]
     found = promptfoo(tmp_path, *(promptfoo_result(at, PARIS, vars=given) for at, given in enumerate(asked)))
     first, again, other = found.frame["id"].to_list()
@@ -70,7 +70,7 @@ def test_the_id_is_that_of_the_question(tmp_path):
     assert first != second == again
 
 
-def test_a_cut_output_of_promptfoo_is_not_guessed_at(tmp_path):
+def test_a_cut_output_of_promptfoo_is_not_read(tmp_path):
     said = "Guess: Paris\nProbability: 0"
     results = [
         promptfoo_result(at, PARIS, response={"output": said, "finishReason": reason})
@@ -87,7 +87,7 @@ def test_a_named_score_on_another_scale_is_refused(tmp_path):
         promptfoo(tmp_path, *results, metric="stars")
 
 
-def test_metadata_comes_before_what_is_stated(tmp_path):
+def test_metadata_comes_before_the_stated_confidence(tmp_path):
     metadata = {"confidence": 0.5, "topic": "geo"}
     row = promptfoo(tmp_path, promptfoo_result(0, PARIS, metadata=metadata)).frame.to_dicts()[0]
     assert (row["confidence"], row["confidence_source"], row["confidence_stated"]) == (0.5, "metadata", 0.95)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from qacal.errors import InputError
-from qacal.records.file_options import file_options
+from qacal.records.text_files import file_options
 from qacal.sources.importers import Selection, import_log
 from tests.sources.importers.logs import (
     CASES,
@@ -44,7 +44,7 @@ def scored(value, **more):
     return {"match": {"value": value, "answer": "Paris", **more}}
 
 
-def test_what_a_record_has(tmp_path):
+def test_columns_of_a_record(tmp_path):
     assert only(tmp_path, sample(7, PARIS)) == {
         "id": "quiz:7",
         "question": "Capital of France?",
@@ -67,7 +67,7 @@ def test_zstd_is_read(tmp_path):
 
 
 @before_3_14
-def test_reading_zstd_changes_zipfile_for_nobody(tmp_path):
+def test_reading_zstd_does_not_change_zipfile(tmp_path):
     path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS)], method=ZSTANDARD)
     assert import_log("inspect", [path]).account.kept == 1
     with zipfile.ZipFile(path) as archive, pytest.raises(NotImplementedError, match="compression method"):
@@ -88,12 +88,12 @@ def test_zstd_that_cannot_be_read_says_what_to_install(tmp_path):
     path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS)], method=ZSTANDARD)
     done = subprocess.run([sys.executable, "-c", WITHOUT_ZSTD, str(path)], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "is packed with zstd" in done.stderr
+    assert "is compressed with zstd" in done.stderr
     assert f"{quote(sys.executable)} -m pip install '.[import]'" in done.stderr
 
 
 @pytest.mark.parametrize("change", [{"CRC": 1}, {"file_size": 10}, {"file_size": 10_000}, {"header_offset": 3}])
-def test_a_member_that_is_not_what_the_index_says(tmp_path, change):
+def test_a_member_that_contradicts_the_index(tmp_path, change):
     path = tmp_path / "quiz.eval"
     with zipfile.ZipFile(path, "w") as archive:
         write_member(archive, "header.json", json.dumps(HEADER).encode(), ZSTANDARD)
@@ -127,13 +127,13 @@ def test_epochs_that_failed_do_not_count_as_agreeing(tmp_path):
     assert of_first["answer"].to_list() == ["Paris", "Paris", "Lyon"]
     assert of_first["confidence"].to_list() == [2 / 3, 2 / 3, 1 / 3]
     assert found.account.dropped == {"the sample ended with an error": 1}
-    # A confidence that a reply states comes first; agreement stands beside it.
+    # A stated confidence comes first; agreement is a further column.
     log["samples"] = [sample(at, PARIS, epoch=epoch) for at in (0, 1) for epoch in (1, 2)]
     stated = import_log("inspect", [write_json(path, log)]).frame
     assert stated.select("confidence", "agreement", "answers_entropy", "samples").rows() == [(0.95, 1.0, 0.0, 2)] * 4
 
 
-def test_a_sample_that_was_run_again_counts_once(tmp_path):
+def test_a_repeated_sample_counts_once(tmp_path):
     path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS, scores=scored("I"))])
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
         archive.writestr("samples/7_epoch_1.json", json.dumps(sample(7, PARIS)))
@@ -166,12 +166,12 @@ def test_scores_become_correct(tmp_path, value, correct):
         ("maybe", "the score is neither a number nor a word for correct or wrong"),
     ],
 )
-def test_scores_that_say_nothing_are_counted(tmp_path, value, why):
+def test_scores_without_a_verdict_are_counted(tmp_path, value, why):
     found = imported(tmp_path, sample(7, PARIS), sample(8, PARIS, scores=scored(value)))
     assert found.account.dropped == {why: 1}
 
 
-def test_one_scorer_says_what_is_right(tmp_path):
+def test_one_scorer_is_the_label(tmp_path):
     scores = {
         "match": {"value": "I", "answer": "Paris"},
         "rubric": {"value": {"facts": 1, "tone": 0}, "answer": "Paris"},
@@ -179,14 +179,14 @@ def test_one_scorer_says_what_is_right(tmp_path):
     one = sample(7, PARIS, scores=scores)
     with pytest.raises(InputError, match=r"there are several scorers: match, rubric\. Choose one with --metric\."):
         imported(tmp_path, one)
-    with pytest.raises(InputError, match="there is no scorer 'includes'; there is match, rubric"):
+    with pytest.raises(InputError, match="there is no scorer 'includes'; the log has match, rubric"):
         imported(tmp_path, one, metric="includes")
     assert only(tmp_path, one, metric="match")["correct"] == 0.0
     assert only(tmp_path, one, metric="rubric:facts")["correct"] == 1.0
 
 
 def test_a_scorer_on_another_scale_is_refused(tmp_path):
-    """On a scale from 1 to 5 the two worst would be right, and all others dropped."""
+    """On a scale from 1 to 5, a 1 would count as correct, and the others would be dropped."""
     samples = [sample(at, PARIS, scores=scored(grade)) for at, grade in enumerate((1, 2, 5, 4, 1))]
     with pytest.raises(InputError, match=r"samples/1_epoch_1\.json: the scorer match is 2; expected 0 to 1"):
         imported(tmp_path, *samples)
@@ -227,8 +227,8 @@ def test_confidences_are_looked_for_in_order(tmp_path):
     assert all_of_them == [0.2, 0.95, tokens]
 
 
-def test_the_confidence_of_another_scorer_is_its_own(tmp_path):
-    """A judge that says how sure it is of its verdict says nothing of the answer."""
+def test_the_confidence_of_another_scorer_is_not_used(tmp_path):
+    """A judge's confidence in its verdict is not a confidence in the answer."""
     judge = {"value": "C", "answer": "Paris", "metadata": {"confidence": 0.2}}
     one = sample(7, PARIS, scores={**scored("C"), "judge": judge})
     assert only(tmp_path, one, metric="match")["confidence"] == 0.95
@@ -238,7 +238,7 @@ def test_the_confidence_of_another_scorer_is_its_own(tmp_path):
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "model_length"])
-def test_a_reply_that_was_cut_is_not_guessed_at(tmp_path, reason):
+def test_a_cut_reply_is_not_read(tmp_path, reason):
     said = "Guess: Paris\nProbability: 0"
     choice = {"message": {"content": said}, "stop_reason": reason}
     cut = sample(7, PARIS, output={"completion": said, "choices": [choice]})
@@ -253,7 +253,7 @@ def test_a_source_that_is_not_there_is_not_replaced(tmp_path):
     assert found.account.dropped == {"no confidence: there are no token probabilities": 1}
 
 
-def test_percents_are_read_when_told(tmp_path):
+def test_percents_are_read_if_declared(tmp_path):
     one = sample(7, PARIS, metadata={"confidence": 95})
     assert only(tmp_path, one, confidence_from="metadata", percent=True)["confidence"] == 0.95
     with pytest.raises(InputError, match=r"the metadata is 95; .*If these are percents, pass --percent\."):
@@ -261,7 +261,7 @@ def test_percents_are_read_when_told(tmp_path):
 
 
 def test_a_source_on_another_scale_is_refused_unless_another_is_chosen(tmp_path):
-    """Neither the confidence nor a column may hold the 1 that is one percent."""
+    """A 1 that means one percent must reach neither the confidence nor a column."""
     samples = [sample(at, PARIS, metadata={"confidence": number}) for at, number in enumerate((95, 80, 1, 0, 60, 1))]
     for kept in (False, True):
         with pytest.raises(InputError, match=r"in the metadata is 95; .* chosen with --confidence-from"):
@@ -290,19 +290,19 @@ def test_letters_of_choices_become_texts(tmp_path):
     assert row["confidence"] == pytest.approx(0.60653066)
 
 
-def test_an_answer_that_is_the_whole_reply_is_read_by_us(tmp_path):
+def test_an_answer_that_is_the_whole_reply_is_parsed(tmp_path):
     whole = {"includes": {"value": "C", "answer": "guess: paris\nprobability: 0.95"}}
     assert only(tmp_path, sample(7, PARIS, scores=whole))["answer"] == "Paris"
 
 
-def test_long_questions_lie_elsewhere(tmp_path):
+def test_long_questions_are_stored_as_attachments(tmp_path):
     chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "attachment://abc"}]
     one = sample(7, PARIS, input=chat, attachments={"abc": "A long question?"})
     assert only(tmp_path, one)["question"] == "A long question?"
 
 
-def test_what_is_no_log_is_refused(tmp_path):
-    with pytest.raises(InputError, match="says nothing of an eval"):
+def test_files_that_are_not_logs_are_refused(tmp_path):
+    with pytest.raises(InputError, match="does not mention an eval"):
         import_log("inspect", [write_json(tmp_path / "other.json", {"samples": [sample(7, PARIS)]})])
     cut = tmp_path / "cut.json"
     cut.write_text(json.dumps({**HEADER, "samples": [sample(7, PARIS)]})[:-40])
@@ -315,7 +315,7 @@ def test_what_is_no_log_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("packing", ["stored", "deflated", "zstd"])
-def test_a_damaged_sample_is_a_fault_of_its_own(tmp_path, packing):
+def test_a_damaged_sample_is_one_bad_row(tmp_path, packing):
     methods = {"stored": zipfile.ZIP_STORED, "deflated": zipfile.ZIP_DEFLATED}
     method = methods.get(packing, ZSTANDARD)
     path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS), sample(8, PARIS)], method=method)
@@ -330,7 +330,7 @@ def test_a_damaged_sample_is_a_fault_of_its_own(tmp_path, packing):
 
 
 def test_names_of_members_lead_nowhere(tmp_path):
-    """A member called ../../x is no sample, and nothing is written to disk."""
+    """A member called ../../x is not a sample, and nothing is written to disk."""
     path = write_eval(tmp_path / "in" / "quiz.eval", [sample(7, PARIS)])
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("samples/../../../escaped_epoch_1.json", json.dumps(sample(9, PARIS)))
@@ -340,7 +340,7 @@ def test_names_of_members_lead_nowhere(tmp_path):
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, ZSTANDARD])
-def test_a_member_that_unpacks_to_too_much_is_a_fault(tmp_path, method):
+def test_a_member_that_decompresses_to_too_much_is_a_bad_row(tmp_path, method):
     samples = [sample(7, PARIS), sample(8, PARIS, note="0" * 200_000)]
     path = write_eval(tmp_path / "quiz.eval", samples, method=method)
     assert path.stat().st_size < 5_000

@@ -1,4 +1,4 @@
-"""Long documents and mixed columns: read piece by piece, and the same as all at once."""
+"""Long documents and mixed columns, read piece by piece with the same result as all at once."""
 
 import io
 import json
@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal.errors import InputError
-from qacal.records.file_options import file_options
-from qacal.records.json_stream import JsonDocument
+from qacal.records.text_files import JsonDocument, file_options
 from qacal.records.writers import writing
 from qacal.sources.importers.gathering import RowBuffer
 
@@ -22,7 +21,7 @@ VALUES = st.recursive(
 
 
 class Trickle(io.StringIO):
-    """Gives a few characters at a time, whatever is asked for."""
+    """A file that returns a few characters at a time."""
 
     def read(self, size=-1):
         return super().read(min(size, 3) if size and size > 0 else 3)
@@ -54,7 +53,7 @@ def test_a_document_that_is_cut_is_refused(rows, data):
 
 
 @pytest.mark.parametrize("text", ["", "3", '{"rows" [1]}', '{"rows": [1 2]}', "[1,", '[{"a": 1}] [2]', "[" * 10_000])
-def test_what_is_no_document_is_refused(text):
+def test_text_that_is_not_a_document_is_refused(text):
     with pytest.raises(InputError, match="cannot be read as JSON"):
         list(JsonDocument(io.StringIO(text)).items("rows"))
 
@@ -97,7 +96,7 @@ def test_rows_of_any_types_fit_one_schema_whatever_the_batches(rows, size):
             assert buffer.frame().equals(pl.concat(tables))
 
 
-def test_types_hold_what_was_put_in():
+def test_types_keep_all_values():
     rows = [
         {
             "whole": 1,
@@ -150,7 +149,7 @@ def test_columns_that_come_late_are_in_every_file(tmp_path, monkeypatch):
     assert pl.read_parquet(tmp_path / "out.parquet").to_dicts() == pl.read_ndjson(tmp_path / "out.jsonl").to_dicts()
 
 
-def test_a_name_for_each_row_is_no_table(monkeypatch):
+def test_a_new_column_in_each_row_is_refused(monkeypatch):
     monkeypatch.setattr("qacal.sources.importers.gathering._MOST_COLUMNS", 8)
     with RowBuffer() as buffer:
         for number in range(10):

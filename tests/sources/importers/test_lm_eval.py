@@ -39,7 +39,7 @@ def test_the_confidence_is_the_probability_that_lm_eval_computes(tmp_path):
 
 
 def twin(texts, likelihoods, alone, metric):
-    """The rules, as slowly as they can be written."""
+    """The rules, written slowly."""
     likelihoods = np.array(likelihoods)
     lengths = {
         "acc": np.ones(len(texts)),
@@ -82,26 +82,26 @@ def test_likelihoods_without_the_question_are_no_choices(tmp_path):
     row = choice_row(0, ["a", "b"], [-1.0, -2.0], 0, alone=[-0.1, -5.0], acc=1.0, acc_mutual_info=0.0)
     assert only(tmp_path, row)["confidence"] == pytest.approx(1 / (1 + math.exp(-1)))
     mutual = only(tmp_path, row, metric="acc_mutual_info")
-    # Beyond what they have anyway: -1 + .1 = -.9 and -2 + 5 = 3.
+    # Likelihood minus that without the question: -1 + .1 = -.9 and -2 + 5 = 3.
     assert (mutual["answer"], mutual["confidence"]) == ("b", pytest.approx(1 / (1 + math.exp(-3.9))))
 
 
-def test_a_metric_that_contradicts_its_rule_is_a_fault(tmp_path):
+def test_a_metric_that_contradicts_its_rule_is_an_error(tmp_path):
     row = choice_row(0, ["a", "b"], [-1.0, -2.0], 0, acc=0.0)
     with pytest.raises(InputError, match=r"line 1: acc is 0\.0, though by its rule the best choice is the target"):
         imported(tmp_path, row)
 
 
-def test_shares_and_single_choices_judge_no_answer(tmp_path):
+def test_fractional_metrics_and_single_choices_give_no_label(tmp_path):
     good = choice_row(0, ["a", "b"], [-1.0, -2.0], 0, acc=1.0)
     share = choice_row(1, ["a", "b"], [-1.0, -2.0], 0, acc=0.43)
     single = choice_row(2, ["a"], [-1.0], "a", acc=1.0)
-    # The first choice is not taken for the best: neither as the answer, nor to say that the log judges by another rule.
+    # The first choice is not taken as the best, neither as the answer nor to find which rule the log uses.
     unknown = [choice_row(number, ["a", "b"], ["nan", "-inf"], 0, acc=acc) for number, acc in ((3, 1.0), (4, 0.0))]
     found = imported(tmp_path, good, share, single, *unknown, keep_unscored=True)
     assert (found.account.read, found.account.kept) == (5, 1)
     assert found.account.dropped == {
-        "acc is a share, and does not judge one choice": 1,
+        "acc is a fraction, so it does not say whether the choice is correct": 1,
         "there is one choice only: its likelihood is that of the target, not of an answer": 1,
         "a choice has no likelihood, so the best one is not known": 2,
     }
@@ -113,10 +113,10 @@ def test_shares_and_single_choices_judge_no_answer(tmp_path):
         (["Rome", "Paris"], 1, 1.0, "Paris"),  # a place
         (["Rome", "Paris"], "Paris", 1.0, "Paris"),  # the text of a choice
         (["7", "8"], 1, 1.0, "8"),  # a place, though the choices are numbers
-        (["0", "1", "2"], 2, 0.0, "2"),  # a place and a text, but the same choice
-        (["1", "0"], 1, 1.0, "0"),  # place 1, or the choice "1"? Unclear, but what was chosen is right
+        (["0", "1", "2"], 2, 0.0, "2"),  # a place and a text that are the same choice
+        (["1", "0"], 1, 1.0, "0"),  # place 1, or the choice "1"? Unclear, but the chosen one is correct
         (["1", "0"], 0, 0.0, None),  # place 0, or the choice "0"? Unclear
-        (["Rome", "Paris"], [0, 1], 1.0, ["Rome", "Paris"]),  # several are right
+        (["Rome", "Paris"], [0, 1], 1.0, ["Rome", "Paris"]),  # several are correct
     ],
 )
 def test_targets_are_places_or_texts(tmp_path, choices, target, correct, truth):
@@ -126,14 +126,14 @@ def test_targets_are_places_or_texts(tmp_path, choices, target, correct, truth):
     assert row.get("ground_truth") == truth
 
 
-def test_letters_are_shown_as_what_they_stand_for(tmp_path):
+def test_letters_become_the_texts_of_their_choices(tmp_path):
     doc = {"question": "Capital?", "choices": {"text": ["Rome", "Paris"], "label": ["A", "B"]}, "answerKey": "B"}
     row = only(tmp_path, choice_row(0, ["A", "B"], [-3.0, -1.0], 1, doc=doc, acc=1.0))
     assert (row["answer"], row["ground_truth"], row["answerKey"]) == ("Paris", "Paris", "B")
 
 
 def test_choices_that_are_contexts(tmp_path):
-    """In Winogrande the sentence before differs, and what follows is the same."""
+    """In Winogrande the choices differ in the context, and the continuation is the same."""
     row = choice_row(0, ["x", "y"], [-3.0, -1.0], "was small.", doc={"sentence": "s"}, acc=1.0, acc_norm=1.0)
     contexts = ["Ann met Bo because Ann", "Ann met Bo because Bo"]
     row["arguments"] = {
@@ -168,7 +168,7 @@ def test_one_filter_is_imported(tmp_path):
     assert found.frame["filter"].to_list() == ["guess"]
 
 
-def test_a_score_of_the_whole_reply_is_not_one_of_the_answer(tmp_path):
+def test_a_score_of_the_whole_reply_is_not_the_label_of_an_answer(tmp_path):
     said = "Guess: Paris\nProbability: 0.7"
     with pytest.raises(InputError, match="exact_match is 0 though the answer 'Paris' is the target"):
         imported(tmp_path, reply_row(0, [said], said, target="Paris", exact_match=0.0))
@@ -186,7 +186,7 @@ def test_stated_confidences_come_from_the_raw_reply(tmp_path):
     assert (row["category"], row["doc_answer"]) == ("geography", "Paris")
 
 
-def test_an_answer_that_the_filter_did_not_find_is_read_by_us(tmp_path):
+def test_an_answer_that_the_filter_did_not_find_is_parsed(tmp_path):
     row = only(tmp_path, reply_row(0, ["Guess: Paris\nProbability: 0.7"], "[invalid]", target="Rome", exact_match=0.0))
     assert row["answer"] == "Paris"
 
@@ -204,7 +204,7 @@ def test_replies_without_confidence_are_dropped_or_kept_empty(tmp_path):
         imported(tmp_path, rows[1])
 
 
-def test_repeats_agree_with_the_answer_that_was_judged(tmp_path):
+def test_agreement_of_repeats_is_with_the_judged_answer(tmp_path):
     repeats = ["Paris", "Lyon", "paris.", "The Paris"]
     majority = only(tmp_path, reply_row(0, repeats, "Paris"))
     assert (majority["answer"], majority["confidence"], majority["confidence_source"]) == ("Paris", 0.75, "agreement")
@@ -289,7 +289,7 @@ def test_a_step_that_cannot_be_done_is_named(tmp_path):
         import_log("lm-eval", paths)
 
 
-def test_one_metric_says_what_is_right(tmp_path):
+def test_one_metric_is_the_label(tmp_path):
     row = reply_row(0, ["Guess: Paris\nProbability: 0.7"], "Paris", f1=0.8, bleu=31.0)
     with pytest.raises(InputError, match=r"line 1: there are several metrics: f1, bleu\. Choose one with --metric"):
         imported(tmp_path, row)
@@ -302,7 +302,7 @@ def test_one_metric_says_what_is_right(tmp_path):
         imported(tmp_path, row, metric="rouge")
 
 
-def test_a_target_that_looks_like_a_list_of_numbers_is_itself_what_is_right(tmp_path):
+def test_a_target_that_looks_like_a_list_of_numbers_is_one_text(tmp_path):
     said = ["Guess: [1, 2, 3]\nProbability: 0.7"]
     assert only(tmp_path, reply_row(0, said, "[1, 2, 3]", target="[1, 2, 3]"))["ground_truth"] == "[1, 2, 3]"
     assert only(tmp_path, reply_row(0, said, "a", target="['a', 'b']"))["ground_truth"] == ["a", "b"]
@@ -310,7 +310,7 @@ def test_a_target_that_looks_like_a_list_of_numbers_is_itself_what_is_right(tmp_
     assert only(tmp_path, places)["ground_truth"] == ["a", "c"]
 
 
-def test_values_that_are_no_numbers_are_no_metrics(tmp_path):
+def test_values_that_are_not_numbers_are_not_metrics(tmp_path):
     row = choice_row(0, ["a", "b"], [-1.0, -2.0], 0, acc=1.0, brier_score=[0, "[0.7 0.3]"])
     assert only(tmp_path, row)["correct"] == 1.0
     unjudged = reply_row(0, ["Guess: Paris\nProbability: 0.7"], "Paris", bypass=None)
@@ -347,7 +347,7 @@ def test_chats_and_prompts_become_questions(tmp_path):
     assert only(tmp_path, row)["prompt"] == "system: Choose.\nuser: Q: a or b?\nA:"
 
 
-def test_names_that_records_know_are_kept_apart(tmp_path):
+def test_columns_with_reserved_names_are_renamed(tmp_path):
     doc = {"question": "?", "id": "d1", "source": "web", "confidence": 0.1, "correct": 1, "level": 3, "tags": ["x"]}
     row = only(tmp_path, choice_row(0, ["a", "b"], [-1.0, -2.0], 0, doc=doc, acc=1.0))
     assert row["confidence"] == pytest.approx(1 / (1 + math.exp(-1)))

@@ -1,4 +1,4 @@
-"""Batches: three files that are joined, requests that failed, and two kinds of confidence in one reply."""
+"""OpenAI batches: three joined files, failed requests, and two kinds of confidence in one reply."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def imported(folder, responses, requests=None, labels=None, **selection):
     return import_log("openai-batch", paths, Selection(labels=path, **selection))
 
 
-def test_files_are_told_by_what_they_hold_not_by_their_order(tmp_path):
+def test_files_are_recognised_by_content_in_any_order(tmp_path):
     requests = write_lines(tmp_path / "z.jsonl", [batch_request("q", QUESTION)])
     responses = write_lines(tmp_path / "a.jsonl", [batch_response("q", SAID)])
     for paths in ([requests, responses], [responses, requests], [tmp_path]):
@@ -28,18 +28,18 @@ def test_files_are_told_by_what_they_hold_not_by_their_order(tmp_path):
         import_log("openai-batch", [requests])
 
 
-def test_the_question_may_follow_a_text(tmp_path):
+def test_the_question_may_follow_a_prefix(tmp_path):
     found = imported(tmp_path, [batch_response("q", SAID)], question_after="The question is:")
     assert found.frame["question"].to_list() == ["Capital of France?"]
 
 
-def test_without_labels_nothing_is_judged(tmp_path):
+def test_without_labels_there_is_no_correct_column(tmp_path):
     found = imported(tmp_path, [batch_response("q", SAID)])
     assert found.frame["correct"].to_list() == [None]
     assert found.account.labelled == 0
 
 
-def test_labels_bring_what_is_right_and_further_columns(tmp_path):
+def test_labels_add_correct_and_further_columns(tmp_path):
     labels = [
         {"custom_id": "a", "correct": "yes", "question": "Capital of France?", "level": 2, "judge": "ann"},
         {"custom_id": "b", "ground_truth": ["Paris", "Paname"], "correct": None},
@@ -51,14 +51,14 @@ def test_labels_bring_what_is_right_and_further_columns(tmp_path):
     assert rows["b"]["ground_truth"] == ["Paris", "Paname"]
 
 
-def test_labels_must_be_clear(tmp_path):
+def test_ambiguous_labels_are_refused(tmp_path):
     with pytest.raises(InputError, match="'q' is labelled twice"):
         imported(tmp_path, [batch_response("q", SAID)], labels=[{"id": "q", "correct": 1}] * 2)
     with pytest.raises(InputError, match="labels need a column custom_id, or id"):
         imported(tmp_path, [batch_response("q", SAID)], labels=[{"number": "q", "correct": 1}])
 
 
-def test_what_failed_is_counted_by_its_reason(tmp_path):
+def test_failures_are_counted_by_reason(tmp_path):
     error = {"code": "batch_expired", "message": "too late"}
     responses = [
         batch_response("good", SAID),
@@ -100,7 +100,7 @@ def test_stated_and_token_confidence_are_both_kept(tmp_path):
     assert (chosen["confidence"], chosen["confidence_source"]) == (tokens, "tokens")
 
 
-def test_a_reply_that_was_cut_is_not_guessed_at(tmp_path):
+def test_a_cut_reply_is_not_read(tmp_path):
     cut = batch_response("q", "Guess: Paris\nProbability: 0.9")
     cut["response"]["body"]["choices"][0]["finish_reason"] = "length"
     with pytest.raises(InputError, match="the reply is cut off"):
@@ -123,7 +123,7 @@ def test_labels_on_another_scale_are_refused(tmp_path):
     assert imported(tmp_path, responses, labels=labels, correct_at=3).frame["correct"].to_list() == [0.0, 1.0]
 
 
-def test_a_truth_that_is_a_list_of_numbers_is_one_truth(tmp_path):
+def test_a_ground_truth_that_is_a_list_of_numbers_is_one_truth(tmp_path):
     labels = [{"custom_id": "q", "ground_truth": "[1, 2, 3]"}]
     assert imported(tmp_path, [batch_response("q", SAID)], labels=labels).frame["ground_truth"].to_list() == [
         "[1, 2, 3]"
@@ -150,7 +150,7 @@ def test_the_responses_api(tmp_path):
 
 
 def test_lines_with_all_fields_that_the_api_writes(tmp_path):
-    """The fields of published lines that the API wrote in 2024 and 2025; ids and texts are ours."""
+    """The fields are those of published lines that the API wrote in 2024 and 2025, with our own ids and texts."""
     usage = {
         "prompt_tokens": 57,
         "completion_tokens": 9,

@@ -1,4 +1,4 @@
-"""Scores and confidences in logs: what is read, and what shows another scale."""
+"""Scores and confidences in logs: which values are read, and which show another scale."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def log(**selection):
 
 @pytest.mark.parametrize("number", [95, "95"])
 def test_a_confidence_on_another_scale_is_refused(number):
-    """Dropping its row would keep a row with 1, which is one percent."""
+    """Dropping only this row would keep rows with 1, which means one percent."""
     with pytest.raises(InputError) as refused:
         log().confidence(number)
     assert str(refused.value) == (
@@ -36,7 +36,7 @@ def test_a_grade_on_another_scale_is_refused():
     assert [log(correct_at=4).grade(grade) for grade in (1, 2, 5, 4)] == [0.0, 0.0, 1.0, 1.0]
 
 
-def test_rounding_is_no_other_scale():
+def test_rounding_errors_are_not_another_scale():
     assert (log().confidence(1.0000001192).value, log().grade(-1e-9)) == (1.0, 0.0)
 
 
@@ -44,10 +44,10 @@ def test_rounding_is_no_other_scale():
     ("text", "read"),
     [("0.95", 0.95), ("95%", 0.95), ("8/10", 0.8), (" .5 ", 0.5), ("1e-2", 0.01), ("0,8", 0.8), ("1%", 0.01)],
 )
-def test_confidences_as_text_are_read_as_those_of_an_llm(text, read):
+def test_confidences_as_text_are_read_like_those_in_replies(text, read):
     assert log().confidence(text) == Scored(read, "metadata")
 
 
 @pytest.mark.parametrize("text", ["0.95%", "1.0%", "0.", "0.7-0.9", ">0.9", "high", "nan", "", None])
-def test_text_that_can_be_read_in_several_ways_is_not_read(text):
+def test_ambiguous_text_is_not_read(text):
     assert isinstance(log().confidence(text), Unscored)

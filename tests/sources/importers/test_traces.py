@@ -1,4 +1,4 @@
-"""Langfuse and MLflow: whose judgement counts, what it is joined to, and nested values in every dress."""
+"""Langfuse and MLflow: which judgement counts, what it belongs to, and nested values in every form."""
 
 import json
 
@@ -23,7 +23,7 @@ def mlflow(folder, *traces, **selection):
 # Langfuse
 
 
-def test_files_that_are_no_pages_of_the_api_are_refused(tmp_path):
+def test_files_that_are_not_pages_of_the_api_are_refused(tmp_path):
     pages = logs.langfuse(tmp_path)
     for name, row in (("export.json", {"id": 1, "input": "?"}), ("old.json", {"id": 1, "type": "GENERATION"})):
         other = write_lines(tmp_path / name, [row])
@@ -33,7 +33,7 @@ def test_files_that_are_no_pages_of_the_api_are_refused(tmp_path):
     assert len(import_log("langfuse", [*pages, empty]).frame) == len(CASES)
 
 
-def test_a_score_of_the_trace_is_of_its_only_generation(tmp_path):
+def test_a_score_of_the_trace_belongs_to_its_only_generation(tmp_path):
     of_trace = langfuse_score(0, 0, of_trace=True)
     span = observation(5, PARIS, type="SPAN", traceId="trace-0")
     found = langfuse(tmp_path, [observation(0, PARIS), span], [of_trace])
@@ -41,7 +41,7 @@ def test_a_score_of_the_trace_is_of_its_only_generation(tmp_path):
     assert found.account.dropped == {"it is not a generation, or has another name": 1}
 
 
-def test_a_score_of_a_trace_with_several_generations_is_of_none(tmp_path):
+def test_a_score_of_a_trace_with_several_generations_is_not_used(tmp_path):
     of_trace = langfuse_score(0, 0, of_trace=True)
     search = observation(5, FIVE, traceId="trace-0", name="search")
     good = observation(1, FIVE)
@@ -56,7 +56,7 @@ def test_the_score_of_the_observation_comes_first(tmp_path):
     assert langfuse(tmp_path, [observation(0, PARIS)], scores).frame["correct"].to_list() == [1.0]
 
 
-def test_people_come_before_judges_and_late_before_early(tmp_path):
+def test_people_come_before_judges_and_later_before_earlier_scores(tmp_path):
     judge = langfuse_score(0, 0, updatedAt="2026-11-17 00:00:00")
     person = langfuse_score(0, 1, source="ANNOTATION", updatedAt="2026-11-16 00:00:00")
     again = langfuse_score(0, 0.5, source="ANNOTATION", updatedAt="2026-11-16 00:00:01")
@@ -80,7 +80,7 @@ def test_kinds_of_scores(tmp_path, changes, correct):
     assert langfuse(tmp_path, [observation(0, PARIS)], scores).frame["correct"].to_list() == [correct]
 
 
-def test_one_score_says_what_is_right(tmp_path):
+def test_one_score_is_the_label(tmp_path):
     scores = [langfuse_score(0, 1), langfuse_score(0, 0.2, name="tone")]
     with pytest.raises(InputError, match=r"there are several scores: correctness, tone\. Choose one with --metric"):
         langfuse(tmp_path, [observation(0, PARIS)], scores)
@@ -128,13 +128,13 @@ def test_a_question_that_was_asked_twice_has_one_id(tmp_path):
     assert traced["trace_id"].to_list() == ["tr-0", "tr-1", "tr-2"]
 
 
-def test_a_trace_id_in_metadata_does_not_stand_in_for_that_of_the_log(tmp_path):
+def test_a_trace_id_in_metadata_does_not_replace_that_of_the_log(tmp_path):
     row = langfuse(tmp_path, [observation(0, PARIS, metadata={"trace_id": "theirs"})]).frame.to_dicts()[0]
     assert (row["trace_id"], row["metadata_trace_id"]) == ("trace-0", "theirs")
 
 
 @pytest.mark.parametrize(("reason", "confidence"), [("length", None), ("stop", 0.0)])
-def test_a_completion_that_was_cut_is_not_guessed_at(tmp_path, reason, confidence):
+def test_a_cut_completion_is_not_read(tmp_path, reason, confidence):
     message = {"role": "assistant", "content": "Guess: Paris\nProbability: 0"}
     body = json.dumps({"choices": [{"message": message, "finish_reason": reason}]})
     files = {
@@ -145,8 +145,8 @@ def test_a_completion_that_was_cut_is_not_guessed_at(tmp_path, reason, confidenc
         assert import_log(format_, [path], keep_unscored=True).frame["confidence"].to_list() == [confidence]
 
 
-def test_a_wish_without_any_score_is_refused(tmp_path):
-    with pytest.raises(InputError, match="there is no score 'correctness'; there is none"):
+def test_a_named_score_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(InputError, match="there is no score 'correctness'; the log has none"):
         langfuse(tmp_path, [observation(0, PARIS)], metric="correctness")
 
 
@@ -164,7 +164,7 @@ def test_a_wish_without_any_score_is_refused(tmp_path):
         ("[1, 2]", "[1, 2]", None),
     ],
 )
-def test_outputs_in_every_dress(tmp_path, output, answer, confidence):
+def test_outputs_in_every_form(tmp_path, output, answer, confidence):
     for dressed in (output, json.dumps(output)):
         for row in (
             import_log(
@@ -187,7 +187,7 @@ def test_a_question_that_is_json_stays_a_question(tmp_path):
         assert langfuse(tmp_path, [observation(0, PARIS, input=question)]).frame["question"].to_list() == [question]
 
 
-def test_scores_alone_are_no_rows(tmp_path):
+def test_scores_alone_make_no_rows(tmp_path):
     with pytest.raises(InputError, match="there are no observations among"):
         import_log("langfuse", [write_lines(tmp_path / "scores.jsonl", [langfuse_score(0, 1)])])
 
@@ -195,7 +195,7 @@ def test_scores_alone_are_no_rows(tmp_path):
 # MLflow
 
 
-def test_a_person_is_believed_before_code_and_code_before_a_judge(tmp_path):
+def test_people_come_before_code_and_code_before_judges(tmp_path):
     judge, code, person = (
         assessment(value, source) for value, source in ((0, "LLM_JUDGE"), (0.5, "CODE"), (1, "HUMAN"))
     )
@@ -216,7 +216,7 @@ def test_the_latest_valid_assessment_counts(tmp_path):
     assert found.frame["correct"].to_list() == [1.0]
 
 
-def test_one_assessment_says_what_is_right(tmp_path):
+def test_one_assessment_is_the_label(tmp_path):
     one = trace(0, PARIS, assessments=[assessment(True), assessment("no", name="tone")])
     with pytest.raises(InputError, match=r"there are several assessments: correctness, tone\. Choose one with"):
         mlflow(tmp_path, one)
@@ -243,7 +243,7 @@ def test_the_model_may_be_in_the_request(tmp_path):
     assert (row["question"], row["model"], row["team"]) == ("Capital?", "llm-9", "support")
 
 
-def test_traces_that_say_nothing_are_counted(tmp_path):
+def test_traces_without_an_answer_are_counted(tmp_path):
     found = mlflow(
         tmp_path,
         trace(0, PARIS),

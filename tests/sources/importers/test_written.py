@@ -32,7 +32,7 @@ def rows_of(found, *columns):
     ],
 )
 def test_lm_eval_repeats_with_a_pattern(filter_, rows):
-    """The form of gsm8k_cot_self_consistency: the share of repeats from which the filter takes the judged answer."""
+    """As in gsm8k_cot_self_consistency: the share of repeats in which the filter finds the judged answer."""
     found = imported("lm-eval", "lm_eval", filter=filter_)
     assert rows_of(found, "answer", "confidence", "correct") == rows
     assert set(found.frame["confidence_source"]) == {"agreement"}
@@ -42,7 +42,7 @@ def test_lm_eval_repeats_with_a_pattern(filter_, rows):
 
 
 def test_inspect_epochs_agree():
-    """Two questions in three epochs, packed with zstd: each epoch is a row with the share that gives its answer."""
+    """Two questions in three epochs, compressed with zstd: each epoch is a row, with the share of epochs that agree."""
     found = imported("inspect", "inspect/quiz_epochs.eval")
     rows = sorted(rows_of(found, "id", "epoch", "answer", "confidence", "correct"))
     assert rows == [
@@ -54,7 +54,7 @@ def test_inspect_epochs_agree():
         ("quiz:2", 3, "35", 2 / 3, 0.0),
     ]
     assert set(found.frame["confidence_source"]) == {"agreement"}
-    # qacal agree leaves one row of a question, and counts the same.
+    # qacal agree keeps one row per question, and counts the same.
     agreed = qacal.agree(found.frame).sort("id")
     columns = ["id", "answer", "confidence", "agreement", "answers_entropy", "samples", "correct"]
     entropy = pytest.approx(math.log(3) - 2 / 3 * math.log(2))
@@ -66,7 +66,7 @@ def test_inspect_epochs_agree():
 
 
 def test_promptfoo_log_probabilities():
-    """The log has numbers without tokens: they are the answer's where the reply is nothing else."""
+    """The log has numbers without tokens: they are the answer's if the reply is only the answer."""
     found = imported("promptfoo", "promptfoo/out.jsonl")
     tokens = pytest.approx(math.exp(-0.2))
     assert rows_of(found, "answer", "confidence", "confidence_source", "correct") == [
@@ -79,8 +79,8 @@ def test_promptfoo_log_probabilities():
     assert by_tokens.account.dropped == {"no confidence: it is unclear which tokens spell the answer": 1}
 
 
-def test_langfuse_as_its_sdk_gives_it():
-    """Names like traceId, rows under `data`; a score says what it judges in `subject`: an observation, or a trace."""
+def test_langfuse_from_its_sdk():
+    """Names like traceId, rows under `data`; `subject` of a score is an observation or a trace."""
     found = imported("langfuse", "langfuse/observations.json", "langfuse/scores.json")
     assert rows_of(found, "answer", "confidence", "correct", "judge", "model", "subject", "trace_id") == [
         ("Paris", 0.95, 1.0, "human", "llm", "geography", "trace-0"),
@@ -89,7 +89,7 @@ def test_langfuse_as_its_sdk_gives_it():
     ]
 
 
-def test_langfuse_scores_of_nothing_are_refused(tmp_path):
+def test_langfuse_scores_without_a_subject_are_refused(tmp_path):
     page = json.loads((WRITTEN / "langfuse/scores.json").read_text(encoding="utf-8"))
     for score in page["data"]:
         del score["subject"]
@@ -112,7 +112,7 @@ def test_deepeval_conversations():
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
 def test_mlflow_frames(tmp_path, ending):
-    """As pandas writes them: to_json(orient="records", lines=True), and to_csv, in which nested values are Python's."""
+    """As pandas writes them: to_json(orient="records", lines=True), and to_csv, with nested values as Python."""
     path = WRITTEN / "mlflow/traces.jsonl"
     if ending == "csv":
         path = tmp_path / "traces.csv"

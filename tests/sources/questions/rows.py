@@ -1,4 +1,4 @@
-"""Rows of the shape that each benchmark has on the hub; the questions are the tests' own."""
+"""Rows with the columns of each benchmark on the hub, and our own questions."""
 
 TRIVIAQA = {
     "question_id": "tc_7",

@@ -1,4 +1,4 @@
-"""Rows become questions once each; the others are counted with the reason."""
+"""Each question is kept once; other rows are counted by reason."""
 
 import polars as pl
 import pytest
@@ -41,7 +41,7 @@ def test_one_id_for_two_questions_keeps_the_first():
     assert gathered.left_out == {"an earlier row has the same id": LeftOut(1, "row 2: Rain is")}
 
 
-def test_hidden_answers_are_told_as_such():
+def test_hidden_answers_are_reported():
     hidden = [TRIVIAQA | {"question_id": f"tc_{number}", "answer": HIDDEN} for number in range(3)]
     with pytest.raises(InputError) as caught:
         gather(hidden, triviaqa)
@@ -54,7 +54,7 @@ def test_hidden_answers_are_told_as_such():
         gather([], triviaqa)
 
 
-def test_another_shape_is_told_with_its_row():
+def test_another_format_is_reported_with_its_row():
     with pytest.raises(InputError, match=r"row 2: answer is 'C'; expected the place of the correct choice"):
         gather([MMLU, MMLU | {"answer": "C"}], mmlu)
 

@@ -1,6 +1,6 @@
-"""The package `datasets` itself loads folders of the documented shape, and says what it cannot reach.
+"""The real package `datasets` loads local folders in the documented format; errors if it cannot.
 
-Tests run the command in a process of its own, which is told that there is no network.
+Tests run the command in a separate process, with networking switched off.
 """
 
 import os
@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(find_spec("datasets") is None, reason="needs pip install '.[hub]'"),
 ]
 
-# As on the hub, where answers of MMLU are numbers with a name.
+# As on the hub, where answers of MMLU are class labels.
 FEATURES = """dataset_info:
 - config_name: all
   features:
@@ -28,7 +28,7 @@ FEATURES = """dataset_info:
   - name: answer
     dtype: {class_label: {names: {'0': A, '1': B, '2': C, '3': D}}}
 """
-# What TriviaQA has besides: pages and search results, a list for each field of theirs.
+# Further columns of TriviaQA: pages and search results, with a list for each field.
 PAGES = {
     "entity_pages": {"title": ["Nile"], "wiki_context": ["A river."]},
     "search_results": {"url": [""], "rank": [0]},
@@ -40,7 +40,7 @@ def without(row, *columns):
 
 
 def copy(folder, splits, features=""):
-    """Write a copy of a set as it is on the hub: Parquet files, and which of them make a split of a config."""
+    """Write a dataset as on the hub: Parquet files, and a list of those that make each split of a config."""
     listed = ""
     for (config, split), rows in splits.items():
         (folder / config).mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def hub(tmp_path_factory):
 
 
 def ask(tmp_path, *arguments):
-    """Run the command; return its exit code, what it said, and the rows that it wrote."""
+    """Run the command; return its exit code, its messages and the rows that it wrote."""
     out = tmp_path / "questions.parquet"
     command = [sys.executable, "-c", "from qacal.cli.main import main; main()", "questions", *map(str, arguments)]
     env = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "cache")}
@@ -121,7 +121,7 @@ def test_options(hub, tmp_path):
     assert len(ask(tmp_path, "mmlu", "--from", hub["mmlu"], "--limit", "1")[2]) == 1
 
 
-def test_what_cannot_be_loaded_is_said_in_a_line(hub, tmp_path):
+def test_errors_of_loading_take_one_line(hub, tmp_path):
     for arguments, said in (
         (("sciq",), "qacal: sciq: allenai/sciq, default, split train, cannot be loaded. Couldn't reach"),
         (("sciq",), "A folder with a copy of the data will do: --from FOLDER."),

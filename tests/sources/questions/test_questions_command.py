@@ -14,7 +14,7 @@ from tests.cli.test_cli import ok, run
 
 
 @pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])
-def test_the_quiz_is_there_at_once_and_can_be_asked(tmp_path, ending):
+def test_the_quiz_needs_no_download_and_can_be_asked(tmp_path, ending):
     path = tmp_path / f"questions.{ending}"
     code, printed, said = run("questions", "quiz", "-o", path)
     assert (code, printed) == (0, ""), said

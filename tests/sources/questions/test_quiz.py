@@ -1,4 +1,4 @@
-"""The answers that are kept with the quiz: real ones, to today's questions, with labels by today's truth."""
+"""The answers shipped with the quiz: real answers to the current questions, labelled by the current ground truth."""
 
 import json
 import re
@@ -28,8 +28,8 @@ def test_they_answer_the_questions_of_the_quiz():
     assert len(ROWS) >= 0.99 * len(questions())
 
 
-def test_labels_are_those_of_todays_truth():
-    """If facts were mended since: python -m benchmarks.quiz_answers makes the labels anew."""
+def test_labels_match_the_current_ground_truth():
+    """If facts have been corrected since: python -m benchmarks.quiz_answers labels the answers again."""
     joined = ROWS.join(questions().select("id", "ground_truth"), on="id")
     wrong = [
         (row["question"], row["answer"], row["correct"])
@@ -39,8 +39,8 @@ def test_labels_are_those_of_todays_truth():
     assert wrong == []
 
 
-def test_they_are_an_llms():
-    """Topics differ, confidences repeat as stated ones do, and tokens tell more than the stated number."""
+def test_they_look_like_those_of_an_llm():
+    """Topics differ, confidences have ties, and token probabilities are more informative than stated confidences."""
     by_topic = ROWS.group_by("subject").agg(pl.mean("correct"))["correct"]
     assert len(by_topic) >= 40
     assert by_topic.min() < 0.2
@@ -52,7 +52,7 @@ def test_they_are_an_llms():
     assert mean["confidence_tokens"][1] - mean["confidence_tokens"][0] > mean["confidence"][1] - mean["confidence"][0]
 
 
-def test_it_is_told_where_they_are_from():
+def test_their_source_is_documented():
     said = provenance()
     assert said["model"] == ROWS["model"].unique().item()
     assert said["prompt"] == ROWS["prompt"].unique().item()
@@ -96,7 +96,7 @@ def test_the_demo_fits_a_terminal_of_80_columns(demo):
     assert max(map(len, usual)) < 80
 
 
-def test_the_demos_topics_come_by_how_much_was_claimed_too_much(demo):
+def test_the_demos_topics_are_sorted_by_overconfidence(demo):
     lines, _ = demo
     first = next(at for at, line in enumerate(lines) if line.startswith("topic  "))
     assert lines[first - 2].endswith("most overconfident topics first:")
@@ -108,7 +108,7 @@ def test_the_demos_topics_come_by_how_much_was_claimed_too_much(demo):
 
 
 def test_the_demos_columns_are_what_the_commands_give(demo, tmp_path):
-    """The one is of `qacal fit --no-columns`, the other of plain `qacal fit`, which finds the token probability."""
+    """One is `qacal fit --no-columns`, the other `qacal fit`, which finds the token probability."""
     lines, folder = demo
     kept = folder / "test.parquet"
     for place, options in ((1, ("--no-columns",)), (2, ())):
@@ -119,7 +119,7 @@ def test_the_demos_columns_are_what_the_commands_give(demo, tmp_path):
         assert round(error, 3) == measured(lines, "error within topics")[place]
 
 
-def test_the_demos_intervals_are_no_groups_own(demo):
+def test_the_demos_intervals_are_pooled(demo):
     lines, folder = demo
     found = load(folder / "model").calibrate(pl.read_parquet(folder / "test.parquet"))
     assert {*found["source"]} == {"root", "far"}

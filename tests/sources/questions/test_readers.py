@@ -1,4 +1,4 @@
-"""Each reader on rows of the shape that the hub documents: what becomes of them, and which are turned down."""
+"""Each reader on rows in the hub's documented format: the questions, and the rows that are skipped."""
 
 from collections import Counter
 
@@ -28,7 +28,7 @@ def test_triviaqa_has_aliases_once_the_canonical_answer_first():
 def test_sciq_is_open_unless_asked_otherwise():
     row = sciq(SCIQ)
     assert (row.choices, row.ground_truth, row.subject, row.dataset) == (None, ("carbon dioxide",), None, "sciq")
-    # Ids and orders are kept with answers, so they stay: the same on every machine, in every version.
+    # Ids and orders are stored with answers, so they must be the same on every machine and in every version.
     assert row.id == "sciq-94d8e22cb3557f47"
     with_choices = sciq(SCIQ, with_choices=True)
     assert with_choices.id == row.id
@@ -58,7 +58,7 @@ def test_bigbench_moves_choices_out_of_the_text():
     assert (row.ground_truth, row.subject, row.dataset) == (("brick",), "odd_one_out", "bigbench")
 
 
-def test_bigbench_without_choices_is_as_it_came():
+def test_bigbench_without_choices_is_unchanged():
     row = bigbench(BIGBENCH, with_choices=False)
     assert (row.question, row.choices) == (BIGBENCH["inputs"], None)
     assert row.id == bigbench(BIGBENCH).id
@@ -66,7 +66,7 @@ def test_bigbench_without_choices_is_as_it_came():
     assert (row.question, row.choices, row.ground_truth) == ("What is 3 plus 4?", None, ("7", "seven"))
 
 
-def test_bigbench_deals_choices_that_the_text_does_not_list():
+def test_bigbench_shuffles_choices_that_the_text_does_not_list():
     """The right one may be the first of the column in all rows of a task."""
     rows = [bigbench(BIGBENCH | {"inputs": f"Question {number}: which is no fruit?"}) for number in range(60)]
     assert {row.question for row in rows} == {f"Question {number}: which is no fruit?" for number in range(60)}
@@ -117,7 +117,7 @@ def test_mmlu():
         (mmlu, {"choices": []}, "the answer is not among the choices", "answer is 2"),
     ],
 )
-def test_rows_that_cannot_be_asked_or_judged(reader, change, reason, got):
+def test_rows_that_cannot_be_asked_or_judged_are_skipped(reader, change, reason, got):
     with pytest.raises(UnusableError) as caught:
         reader(READERS[reader] | change)
     assert caught.value.reason == reason
@@ -138,7 +138,7 @@ def test_rows_that_cannot_be_asked_or_judged(reader, change, reason, got):
         (mmlu, {"choices": [1, 2]}, "choices is [1, 2]; expected a list of texts"),
     ],
 )
-def test_data_of_another_shape_stop_the_work(reader, change, said):
+def test_data_in_another_format_is_an_error(reader, change, said):
     with pytest.raises(InputError) as caught:
         reader(READERS[reader] | change)
     assert said in str(caught.value)
@@ -150,7 +150,7 @@ values = st.one_of(st.none(), st.booleans(), st.integers(-2, 5), texts, st.lists
 
 
 @given(st.sampled_from(sorted(READERS, key=lambda one: one.__name__)), st.data())
-def test_whatever_a_cell_holds_a_row_is_read_or_turned_down(reader, data):
+def test_rows_with_any_content_are_read_or_skipped(reader, data):
     row = READERS[reader]
     column = data.draw(st.sampled_from(sorted(row)))
     try:

@@ -1,4 +1,4 @@
-"""All that the topics can ask, not only what the quiz has room for; made once, and not while tests are collected."""
+"""All questions of the topics, not only those in the quiz; made once, after collection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Truths that can be computed, computed again in another way from the text of the question."""
+"""Answers that can be computed, computed again in another way from the text of the question."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def differences(row: list[int]) -> list[int]:
 
 
 def is_lawful(row: list[int]) -> bool:
-    """Whether steps or their steps are all the same, or ratios are, or each number is the sum of the two before."""
+    """Return whether second differences or ratios are constant, or each number is the sum of the two before."""
     is_polynomial = len(set(differences(differences(row)))) == 1
     is_geometric = all(b * b == a * c for a, b, c in zip(row, row[1:], row[2:], strict=False))
     return is_polynomial or is_geometric or all(a + b == c for a, b, c in zip(row, row[1:], row[2:], strict=False))
@@ -93,13 +93,13 @@ def test_sequences():
 
 
 def by_letters(numeral: str) -> int:
-    """Add the letters up; a letter before a larger one counts against it."""
+    """Add the letters up; a letter before a larger one is subtracted."""
     worth = [dict(zip("IVXLCDM", (1, 5, 10, 50, 100, 500, 1000), strict=True))[letter] for letter in numeral]
     return sum(-one if one < after else one for one, after in zip(worth, [*worth[1:], 0], strict=True))
 
 
 def in_roman(number: int) -> str:
-    """Write strokes, and replace them."""
+    """Write ones, and replace groups of them."""
     text = "I" * number
     steps = ("IIIII", "V"), ("VV", "X"), ("XXXXX", "L"), ("LL", "C"), ("CCCCC", "D"), ("DD", "M")
     short = ("DCCCC", "CM"), ("CCCC", "CD"), ("LXXXX", "XC"), ("XXXX", "XL"), ("VIIII", "IX"), ("IIII", "IV")
@@ -194,7 +194,7 @@ def test_letters():
 
 
 @pytest.mark.parametrize("subject", ["letter-count", "word-length", "weekdays", "remainders", "python-programs"])
-def test_no_single_answer_is_right_for_half_of_a_topic(subject):
+def test_no_single_answer_is_correct_for_half_of_a_topic(subject):
     rows = of(subject)
     assert Counter(row.ground_truth[0] for row in rows).most_common(1)[0][1] < len(rows) / 2
 
@@ -215,8 +215,8 @@ def test_small_numbers_may_be_in_words():
     assert all("," in row.ground_truth[1] for row in of("addition-5"))
 
 
-def test_programs_print_what_is_said():
-    """All of them in a fresh interpreter, each in a namespace of its own."""
+def test_programs_print_the_stated_answer():
+    """All programs run in a fresh interpreter, each in its own namespace."""
     rows = [*of("python-expressions"), *of("python-programs")]
     programs = [re.sub(r"^What does this Python \w+ print\?\s+", "", row.question) for row in rows]
     runner = f"for number, text in enumerate({programs!r}):\n    print(end=f'{{number}}:')\n    exec(text, {{}})"

@@ -1,4 +1,4 @@
-"""Facts: some typed again without looking, and what must hold of all of them."""
+"""Facts: some typed again independently, and properties of all of them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def truths():
 
 
 @each("question, answer", KNOWN.items())
-def test_what_anybody_can_look_up(question, answer):
+def test_well_known_facts(question, answer):
     assert answer in truths()[question]
 
 
@@ -84,7 +84,7 @@ def test_countries_from_the_largest_to_the_smallest():
 
 
 @pytest.mark.parametrize("name", ["capitals", "currencies", "languages", "continents"])
-def test_what_is_disputed_or_changing_is_not_asked(name):
+def test_disputed_and_changing_facts_are_not_asked(name):
     asked = {row.id for row in everything() if row.subject == name}
     left_out = {
         "capitals": ("israel", "bolivia", "south-africa", "indonesia", "equatorial-guinea", "yemen", "sri-lanka"),
@@ -95,7 +95,7 @@ def test_what_is_disputed_or_changing_is_not_asked(name):
     assert asked.isdisjoint(f"{name}-{country}" for country in left_out[name])
 
 
-def test_continents_are_those_with_countries_that_lie_on_one_only():
+def test_continents_are_asked_only_for_countries_on_one_continent():
     said = Counter(row.ground_truth for row in everything() if row.subject == "continents")
     assert set(said) == {("Africa",), ("Asia",), ("Europe",), ("North America",), ("South America",)}
     assert said[("South America",)] == 12
@@ -136,7 +136,7 @@ def test_makers_may_be_called_by_their_surname_unless_it_is_shared():
         *(("translations", {3}), ("words", {1})),
     ],
 )
-def test_tables_are_whole(name, columns):
+def test_tables_are_complete(name, columns):
     rows = list(facts(name))
     assert {len(row) for row in rows} <= columns
     assert all(row[0] for row in rows)

@@ -1,4 +1,4 @@
-"""The table as a whole: its size, its columns, and that it is the same everywhere."""
+"""The whole table: its size, its columns, and reproducibility."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_questions_are_those_that_were_answered():
     assert digest() == DIGEST, RENEW.format(digest())
 
 
-def test_the_table_does_not_hang_on_the_hash_seed():
+def test_the_table_does_not_depend_on_the_hash_seed():
     program = "from tools.quiz import questions; print(questions().write_ndjson())"
     said = {
         subprocess.run(
@@ -71,7 +71,7 @@ def test_the_table_does_not_hang_on_the_hash_seed():
 
 
 def test_the_package_ships_these_questions():
-    """If the change is meant: python -m tools.quiz src/qacal/sources/questions/data/quiz_questions.parquet."""
+    """If the change is intended: python -m tools.quiz src/qacal/sources/questions/data/quiz_questions.parquet."""
     assert quiz.questions().equals(questions())
 
 
@@ -108,12 +108,12 @@ def test_no_text_is_empty_or_padded():
             assert unicodedata.normalize("NFC", text) == text
 
 
-def test_forms_of_an_answer_are_told_once():
+def test_forms_of_an_answer_are_distinct():
     assert [row.id for row in asked() if len(set(row.ground_truth)) < len(row.ground_truth)] == []
 
 
-def test_articles_are_nobodys_answer():
-    """Whoever compares answers takes articles away."""
+def test_no_answer_is_only_an_article():
+    """Comparison removes articles."""
     assert [row.id for row in asked() if {"a", "an", "the"} & {form.casefold() for form in row.ground_truth}] == []
 
 
@@ -128,7 +128,7 @@ def words(text: str) -> str:
 
 
 def test_no_question_answers_itself():
-    """Word for word, whatever the punctuation; but one that offers choices names the right one."""
+    """Compared word for word without punctuation; questions with choices name the right one."""
     for row in asked():
         if row.choices is None:
             assert [form for form in row.ground_truth if words(form) in words(row.question)] == [], row

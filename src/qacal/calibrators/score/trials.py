@@ -21,7 +21,7 @@ from qacal.calibrators.score.maps import (
     pooled_maps,
 )
 from qacal.calibrators.score.pooled import Kind, PooledMap, fit_pooled
-from qacal.metrics.scores import brier_score, log_loss
+from qacal.metrics.scores import SHOWN_CUT, brier_score, log_loss
 from qacal.parameters import FACTORS, Axes
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import mix
@@ -271,7 +271,8 @@ def _tried(material: Material, candidate: Candidate) -> _Tried:
         scores[held] = maps.apply(rows.only(held))
         judged |= held
     score, correct = scores[judged], material.correct[judged]
-    trial = ScoreTrial(candidate.name, len(score), log_loss(correct, score), brier_score(correct, score))
+    loss = log_loss(correct, score, cut=SHOWN_CUT)
+    trial = ScoreTrial(candidate.name, len(score), loss, brier_score(correct, score))
     inside = np.clip(score, LOGIT_CUT, 1 - LOGIT_CUT)
     losses = -(correct * np.log(inside) + (1 - correct) * np.log(1 - inside))
     return _Tried(candidate, trial, judged, score, losses, effects)

@@ -78,9 +78,8 @@ class Votes:
 def agree(records: Any, by: str | Sequence[str] = "id", *, columns: Mapping[str, str] | None = None) -> Any:
     """Return one row for each question that was answered several times, with the share of answers that agree.
 
-    A row is one of those with the most frequent answer; which one depends on the rows, not on their order. It gets the
-    columns `agreement` (the share of the rows with that answer), `answers_entropy` (in nats) and `samples` (the number
-    of rows).
+    The row is one with the most frequent answer; the order of the records does not matter. It gets the columns
+    `agreement` (the share of the rows with that answer), `answers_entropy` (in nats) and `samples` (their number).
 
     records : a path, a frame of pandas, polars or Arrow, or a list of objects; the result is of the same type (of a
         path, a polars frame).

@@ -289,7 +289,7 @@ class Prompt:
         if not expressions:
             return self
         if not isinstance(self.reader, ExpressionReader):
-            raise InputError(f"the prompt {self.name} does not ask for expressions, so there is none to give a number.")
+            raise InputError(f"the prompt {self.name} does not ask for expressions, so no word needs a number.")
         return replace(self, reader=self.reader.extended(expressions))
 
     def messages(self, question: Question, replies: Sequence[Reply] = ()) -> list[Message]:

@@ -279,7 +279,7 @@ class StoredRun:
         Records have the question's columns, and answer, confidence, confidence_tokens (the probability of the answer's
         tokens, if the server gave it), model, prompt and confidence_source; `guess` numbers several guesses. Of several
         samples there is one record, of the first sample with the most frequent answer, with the columns of
-        :class:`~qacal.sources.elicitation.agreement.Votes`.
+        :class:`~qacal.sources.elicitation.agreement.Votes` and the temperature.
         """
         outcomes = Outcomes() if outcomes is None else outcomes
         for question, samples in self._questions():
@@ -297,7 +297,8 @@ class StoredRun:
             if self.setup.samples > 1 and records:
                 votes = Votes(record["answer"] for record in records)
                 first = next(record for record in records if votes.key(record["answer"]) == votes.majority)
-                records = [first | votes.columns_of(votes.majority)]
+                temperature = self.setup.fields.get("temperature")
+                records = [first | votes.columns_of(votes.majority) | {"temperature": temperature}]
             yield from records
 
     def outcomes(self) -> Outcomes:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from qacal.records.bad_rows import MAX_BAD
 from qacal.records.files import OnFault, refuse
+from qacal.records.reading import MAX_BAD
 from qacal.sources.importers.formats import FORMATS, Selection
 from qacal.sources.importers.gathering import Account, Imported, gathered
 

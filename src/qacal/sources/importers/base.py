@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from qacal.errors import InputError
-from qacal.records.columns import KNOWN, LABELS
-from qacal.records.file_options import opened_text
+from qacal.records.columns import KNOWN, LABELS, USERS, chat_of, chat_text
 from qacal.records.files import OnFault, open_file
-from qacal.records.json_stream import JsonDocument
-from qacal.records.messages import USERS, chat_of, chat_text
 from qacal.records.table import Fault
+from qacal.records.text_files import JsonDocument, opened_text
 from qacal.sources.elicitation.agreement import COLUMNS as AGREEMENT_COLUMNS
 from qacal.sources.elicitation.reading.numbers import read_probability
 from qacal.sources.importers.confidences import METADATA, Confidence, Scored, Unscored, bare_number, choose_confidence

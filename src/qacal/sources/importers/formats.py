@@ -125,6 +125,6 @@ class OnlyName:
         """Refuse several names without a choice; call it after all rows are read."""
         names = ", ".join(self._seen) or "none"
         if self._wanted is not None and self._wanted not in self._seen:
-            raise InputError(f"{self._where}there is no {self._what} {self._wanted!r}; there is {names}.")
+            raise InputError(f"{self._where}there is no {self._what} {self._wanted!r}; the log has {names}.")
         if self._wanted is None and len(self._seen) > 1:
             raise InputError(f"{self._where}there are several {self._what}s: {names}. Choose one with {self._option}.")

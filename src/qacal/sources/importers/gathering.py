@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from qacal.errors import InputError, counted
-from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import Percents
 from qacal.records.files import OnFault, refuse
+from qacal.records.reading import MAX_BAD, BadRows
 from qacal.records.table import Fault, FrameTable, column_type, json_or_text, value_kind
 from qacal.sources.importers.base import Dropped, Log, LogRow
 from qacal.sources.importers.confidences import Scored

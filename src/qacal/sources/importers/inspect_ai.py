@@ -31,11 +31,10 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError, MissingPackageError, pip_install
-from qacal.records.file_options import largest_row, opened_text, too_large
+from qacal.records.columns import content_of
 from qacal.records.files import OnFault
-from qacal.records.json_stream import JsonDocument
-from qacal.records.messages import content_of
 from qacal.records.table import Fault
+from qacal.records.text_files import JsonDocument, largest_row, opened_text, too_large
 from qacal.sources.elicitation.agreement import Votes
 from qacal.sources.elicitation.reply import Reply
 from qacal.sources.importers.base import Dropped, Item, Log, LogRow, Outcome, Question, UnusableRowError, checked_items
@@ -70,7 +69,7 @@ def read(log: Log) -> Iterator[Outcome]:
             reader = _Samples(log, header, scorers, part, agreeing)
             yield from log.rows(samples, reader.outcome)
             if "eval" not in header:
-                raise InputError(f"{path} says nothing of an eval; expected a log of inspect_ai.")
+                raise InputError(f"{path} does not mention an eval; expected a log of inspect_ai.")
     scorers.check()
 
 
@@ -264,7 +263,7 @@ def _unpacked_zstd(path: Path, member: zipfile.ZipInfo) -> Iterator[bytes]:
         zstandard = importlib.import_module("zstandard")
     except ImportError:
         raise MissingPackageError(
-            f"{path} is packed with zstd, which Python reads from 3.14 on. Install what reads it in this version, in "
+            f"{path} is compressed with zstd, which Python reads from 3.14 on. Install a package that reads it, in "
             f"the clone of qacal: {pip_install('import')}"
         ) from None
     with path.open("rb") as file:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.records.file_options import opened_text
+from qacal.records.text_files import opened_text
 from qacal.sources.importers.base import (
     Dropped,
     Item,

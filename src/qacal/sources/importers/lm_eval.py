@@ -31,8 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.records.file_options import opened_text
-from qacal.records.json_stream import JsonDocument
+from qacal.records.text_files import JsonDocument, opened_text
 from qacal.sources.elicitation.agreement import Votes
 from qacal.sources.elicitation.patterns import PatternError, all_matches
 from qacal.sources.importers.base import Dropped, Item, Log, Outcome, Question, UnusableRowError
@@ -256,7 +255,7 @@ def _judged_choice(sample: Sample, log: Log) -> Judged | Dropped:
         return Dropped("there is one choice only: its likelihood is that of the target, not of an answer")
     metric = log.selection.metric or next((name for name in RULES if name in sample.metrics), "acc")
     if metric not in RULES:
-        return Dropped(f"{metric} does not judge one choice")
+        return Dropped(f"{metric} does not say whether the choice is correct")
     if metric in ("acc_norm", "acc_bytes") and len({str(request[1]) for request in sample.requests}) == 1:
         return Dropped(f"its choices are contexts: lm-eval does not log the lengths that {metric} divides by")
     chosen = best_choice(choices, metric)
@@ -265,7 +264,7 @@ def _judged_choice(sample: Sample, log: Log) -> Judged | Dropped:
     best, confidence = chosen
     correct = sample.row.get(metric)
     if correct is not None and correct not in (0, 1):
-        return Dropped(f"{metric} is a share, and does not judge one choice")
+        return Dropped(f"{metric} is a fraction, so it does not say whether the choice is correct")
     texts = _shown(sample, [choice.text for choice in choices])
     right = _right(sample, texts, [choice.text for choice in choices])
     if right and correct is not None and (best in right) != bool(correct):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-from qacal.records.messages import USERS, chat_of, chat_text, content_of
+from qacal.records.columns import USERS, chat_of, chat_text, content_of
 from qacal.sources.elicitation.question import texts_in
 
 QUESTIONS = ("question", "query", "input", "prompt", "user_input", "text", "content")

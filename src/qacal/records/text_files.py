@@ -1,10 +1,14 @@
-"""Open files to read, with settings that hold for a block of code: the encoding, and limits on the size."""
+"""Text of any file: opened with the options of a block of code (encoding, limits of size), and JSON read as a stream.
+
+The command line imports this module for its options, so it needs nothing beside the standard library.
+"""
 
 from __future__ import annotations
 
 import codecs
 import gzip
 import io
+import json
 import re
 import zlib
 from collections.abc import Iterator
@@ -21,6 +25,9 @@ MAX_ROW_MB = 32
 # Text packs to a tenth, logs with many repeats to a fiftieth; a file that unpacks to more was made for that.
 _RATIO, _UNPACKED = 100, 2**28
 _SAMPLE = 4096
+_CHUNK = 2**16
+_SPACE = " \t\r\n\ufeff"  # the last is the byte order mark
+_ENDS = frozenset(_SPACE + ",]}:")
 
 OTHER_ENCODING = 'Name it: qacal --encoding {0} COMMAND (in Python: with qacal.file_options(encoding="{0}"): ...).'
 ESCAPED = re.compile("[\udc80-\udcff]")
@@ -101,8 +108,12 @@ def opened_text(path: Path, name: str | None = None, errors: str = "strict") -> 
     if stream.peek(2)[:2] == b"\x1f\x8b":
         stream = io.BufferedReader(_Unpacked(stream, path.stat().st_size, name or str(path)))
     encoding = _current.get().encoding
-    wide = None if encoding is not None else _wide_encoding(stream.peek(_SAMPLE)[:_SAMPLE])
-    if wide is not None:
+    start = stream.peek(_SAMPLE)[:_SAMPLE]
+    even, odd = start[::2].count(0), start[1::2].count(0)
+    has_mark = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    # Text with two bytes a character has many zeros, most of them in every other place.
+    if encoding is None and (has_mark or (len(start) >= 4 and max(even, odd) > len(start) / 4)):
+        wide = "UTF-16" if has_mark else "UTF-16-BE" if even > odd else "UTF-16-LE"
         stream.close()
         raise EncodingError(f"{name or path} is {wide} text; expected UTF-8. {OTHER_ENCODING.format(wide.lower())}")
     with io.TextIOWrapper(stream, encoding or "utf-8", errors, newline="") as text:
@@ -116,16 +127,6 @@ def encoding_problem() -> str:
     """Return the message about text in another encoding than expected, after "the line" or the name of a file."""
     encoding = _current.get().encoding
     return f"is not UTF-8 text; {NOT_UTF8}" if encoding is None else f"cannot be read as {encoding}."
-
-
-def _wide_encoding(start: bytes) -> str | None:
-    """Return the encoding of text with two bytes a character; None for other text."""
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "UTF-16"
-    even, odd = start[::2].count(0), start[1::2].count(0)
-    if max(even, odd) <= len(start) / 4 or len(start) < 4:
-        return None
-    return "UTF-16-BE" if even > odd else "UTF-16-LE"
 
 
 class _Unpacked(io.RawIOBase):
@@ -163,3 +164,107 @@ class _Unpacked(io.RawIOBase):
         self._file.close()
         self._packed.close()
         super().close()
+
+
+class JsonDocument:
+    """A JSON document read as a stream.
+
+    header : the members of the top object beside the items, as far as they were read.
+
+    >>> import io
+    >>> log = JsonDocument(io.StringIO('{"eval": {"model": "m"}, "samples": [{"id": 1}, {"id": 2}]}'))
+    >>> list(log.items("samples")), log.header
+    ([{'id': 1}, {'id': 2}], {'eval': {'model': 'm'}})
+    """
+
+    def __init__(self, stream: TextIO, name: str = "the document") -> None:
+        self._stream = stream
+        self._name = name
+        self._scan = json.JSONDecoder().raw_decode
+        self._text = ""
+        self._at = 0
+        self._is_read = False
+        self._passed = 0
+        self.header: dict[str, Any] = {}
+
+    @property
+    def position(self) -> int:
+        """The number of characters read so far."""
+        return self._passed + self._at
+
+    def items(self, *inside: str) -> Iterator[Any]:
+        """Yield the items of the list at a path of names, or of the document itself if it is a list."""
+        try:
+            if not self._next():
+                raise ValueError("it is empty")
+            yield from self._list() if self._next() == "[" else self._members(inside, self.header)
+            if self._next():
+                raise ValueError("there is more after its end; JSON lines have names that end in .jsonl")
+        except UnicodeError:  # a ValueError; opened_text says what to do
+            raise
+        except (ValueError, RecursionError, OSError, EOFError) as error:
+            raise InputError(f"{self._name} cannot be read as JSON: {error}. Is the file whole?") from None
+
+    def _members(self, inside: tuple[str, ...], header: dict[str, Any]) -> Iterator[Any]:
+        self._take("{")
+        while self._next() != "}":
+            name = self._value()
+            self._take(":")
+            opening = self._next()
+            if inside and name == inside[0] and opening in "[{":
+                yield from self._list() if opening == "[" else self._members(inside[1:], {})
+            else:
+                header[name] = self._value()
+            self._comma("}")
+        self._take("}")
+
+    def _list(self) -> Iterator[Any]:
+        self._take("[")
+        while self._next() != "]":
+            yield self._value()
+            self._comma("]")
+        self._take("]")
+
+    def _comma(self, end: str) -> None:
+        if self._next() != end:
+            self._take(",")
+
+    def _take(self, expected: str) -> None:
+        if self._next() != expected:
+            problem = f"there is {self._next()!r}" if self._next() else "it ends"
+            raise ValueError(f"{problem} where {expected!r} should be")
+        self._at += 1
+
+    def _next(self) -> str:
+        """Skip spaces and return the next character without consuming it; empty at the end."""
+        while True:
+            while self._at < len(self._text) and self._text[self._at] in _SPACE:
+                self._at += 1
+            if self._at < len(self._text) or not self._more(_CHUNK):
+                return self._text[self._at : self._at + 1]
+
+    def _value(self) -> Any:
+        while True:
+            size = len(self._text) - self._at
+            try:
+                value, end = self._scan(self._text, self._at)
+            except ValueError:
+                value, end = None, len(self._text)
+                if self._is_read:
+                    raise
+            # A number may go on in the next chunk: 0. may be the start of 0.5.
+            is_whole = self._is_read or self._text[end : end + 1] in _ENDS
+            if (end - self._at if is_whole else size) > largest_row():
+                raise ValueError(too_large("an item is broken, or"))
+            if is_whole:
+                self._at = end
+                return value
+            self._more(min(max(_CHUNK, size), largest_row() + 1 - size))
+
+    def _more(self, size: int) -> bool:
+        read = self._stream.read(size)
+        self._is_read = not read
+        self._passed += self._at
+        self._text = self._text[self._at :] + read
+        self._at = 0
+        return not self._is_read
