@@ -1,0 +1,180 @@
+"""Margins: the accuracy of bands and groups, and the mean error of a band's answers, all at once.
+
+A world with a known truth. The first score is trained on 30% of the rows, the answers on 90%, with features that say
+nothing: so the answers follow the labels of certifying rows that trained them.
+"""
+
+import numpy as np
+import pytest
+from scipy import special
+
+from qacal import Paths, Tally
+from qacal.calibrators.margins import Cells, fit_margins, plan_cells
+from qacal.guarantee import binomial_interval
+from qacal.tally.groups import as_grouping
+from qacal.tally.tally import DOCUMENTS
+from tests.sizes import FULL, full_only
+from tests.theory.lab import assert_breaks, assert_holds, at_least, failure_rate
+
+ALPHA, DEPTH, NOISE = 0.1, 3, 40
+SHIFT = np.linspace(-0.6, 0.6, 2**DEPTH)
+
+
+def drawn(rng, n):
+    """Return features of rows, their groups and their true probabilities."""
+    z, hidden, group = rng.normal(size=n), rng.normal(size=n), rng.integers(0, 2**DEPTH, n)
+    p = special.expit(0.4 + z + 0.5 * hidden + SHIFT[group])
+    X = np.column_stack(
+        [np.ones(n), z, 0.7 * hidden, 0.5 * np.eye(2**DEPTH)[group], 0.15 * rng.normal(size=(n, NOISE))]
+    )
+    return X, group, p
+
+
+POPULATION = drawn(np.random.default_rng(99), 15_000)
+
+
+def trained(X, y):
+    """Return the coefficients of a logistic regression with a ridge."""
+    b = np.zeros(X.shape[1])
+    for _ in range(8):
+        q = special.expit(X @ b)
+        b += np.linalg.solve((X * (q * (1 - q))[:, None]).T @ X + np.eye(len(b)), X.T @ (y - q) - b)
+    return b
+
+
+def tree(group):
+    return Paths(group, np.full(len(group), DEPTH + 1), DEPTH)
+
+
+def fitted(rng, n=1500, within=0.08, is_certified_apart=True, answers_from="held"):
+    """Return a fit with the true accuracies and mean answers of its cells.
+
+    is_certified_apart : other rows certify than those that made the bands; else the same.
+    answers_from : the rows that tell the mean answer: "held" or "trained".
+    """
+    X, group, p = drawn(rng, n)
+    y = (rng.random(n) < p) * 1.0
+    made_bands, trains = np.arange(n) < 0.3 * n, np.arange(n) < 0.9 * n
+    coefficients = [trained(X[part], y[part]) for part in (made_bands, trains)]
+    first, answer = (special.expit(X @ b) for b in coefficients)
+    certifies = ~made_bands if is_certified_apart else made_bands
+    cells = plan_cells(
+        first[made_bands],
+        as_grouping(tree(group[made_bands]), made_bands.sum()),
+        rows=certifies.sum(),
+        alpha=ALPHA,
+        within=within,
+    )
+    tells = ~trains if answers_from == "held" else trains & ~made_bands
+    tally = Tally.of(first[certifies], y[certifies], groups=tree(group[certifies]))
+    maps = fit_margins(tally, cells, alpha=ALPHA, answers=Tally.of(first[tells], answer[tells]))
+    return maps, truth_of(cells, maps, coefficients)
+
+
+def truth_of(cells, maps, coefficients):
+    """Return the true accuracy of all cells, and the true mean answer of bands."""
+    X, group, p = POPULATION
+    first, answer = (special.expit(X @ b) for b in coefficients)
+    band, bands = np.searchsorted(cells.tops, first), len(cells.tops)
+    codes = maps.cells.lineage.owner[1:]
+    node = group >> (DEPTH - (cells.depth or 0))
+    accuracy = [p[band == k].mean() for k in range(bands)] + [p[node == code].mean() for code in codes]
+    mean_answer = [(answer + maps.shift[band])[band == k].mean() for k in range(bands)]
+    return np.array(accuracy), np.array(mean_answer)
+
+
+def misses_accuracy(fit):
+    maps, (accuracy, _) = fit
+    return ((accuracy < maps.cells.low) | (accuracy > maps.cells.high)).any()
+
+
+def misses_mean_error(fit):
+    maps, (accuracy, mean_answer) = fit
+    error = accuracy[: len(mean_answer)] - mean_answer
+    return ((error < -maps.below) | (error > maps.above)).any()
+
+
+def test_cells_hold_at_once_and_waste_little():
+    assert_holds(lambda rng: misses_accuracy(fitted(rng)), ALPHA, 400)
+    if FULL:
+        assert failure_rate(lambda rng: misses_accuracy(fitted(rng)), 400, seed=1) >= at_least(ALPHA / 4, 400)
+
+
+def test_mean_errors_hold_although_answers_follow_certifying_labels():
+    assert_holds(lambda rng: misses_mean_error(fitted(rng)), ALPHA / 2, 400)
+
+
+@pytest.mark.parametrize("n", [200, 600])
+def test_few_rows_hold_too(n):
+    def breaks(rng):
+        fit = fitted(rng, n)
+        return misses_accuracy(fit) or misses_mean_error(fit)
+
+    assert_holds(breaks, ALPHA, 400)
+
+
+def test_alpha_must_be_shared_among_cells():
+    def breaks(rng):
+        maps, (accuracy, _) = fitted(rng)
+        rows = maps.cells.rows.astype(float)
+        right = np.rint(rows * np.concatenate([_accuracies(maps), maps.cells.value[len(maps.below) :]]))
+        low, high = binomial_interval(right, rows, ALPHA / 2)
+        return ((accuracy < low) | (accuracy > high)).any()
+
+    assert_breaks(breaks, ALPHA, 200)
+
+
+def _accuracies(maps):
+    """Return the share of correct rows of each band, by the interval that it gave."""
+    rows, bands = maps.cells.rows, len(maps.below)
+    tail = ALPHA / 2 / (2 * bands)
+    shares = []
+    for n, low in zip(rows[:bands].tolist(), maps.cells.low[:bands].tolist(), strict=True):
+        right = np.arange(n + 1.0)
+        shares.append(np.argmin(np.abs(binomial_interval(right, np.full(n + 1, float(n)), tail)[0] - low)) / n)
+    return np.array(shares)
+
+
+def test_rows_that_made_the_bands_must_not_certify():
+    """The first score is too sure of the rows that trained it, so bands look better there than they are."""
+    assert_breaks(lambda rng: misses_accuracy(fitted(rng, 600, within=0.2, is_certified_apart=False)), ALPHA, 200)
+
+
+def test_the_mean_answer_must_come_from_rows_that_did_not_train():
+    """A score that memorises its rows answers them otherwise than new ones."""
+
+    def breaks(rng, is_held):
+        n = 2000
+        X, _, p = drawn(rng, n)
+        y = (rng.random(n) < p) * 1.0
+        first = special.expit(X[:, 1])
+        trains = np.arange(n) < 0.9 * n
+        answer = np.where(trains, 0.9 * y + 0.05, 0.5)
+        tells = ~trains if is_held else trains
+        cells = Cells(np.array([0.5, np.inf]), 0)
+        maps = fit_margins(Tally.of(first, y), cells, alpha=ALPHA, answers=Tally.of(first[tells], answer[tells]))
+        X, _, p = POPULATION
+        band = np.searchsorted(cells.tops, special.expit(X[:, 1]))
+        error = np.array([p[band == k].mean() - (0.5 + maps.shift[k]) for k in range(2)])
+        return ((error < -maps.below) | (error > maps.above)).any()
+
+    assert_holds(lambda rng: breaks(rng, True), ALPHA, 200)
+    assert_breaks(lambda rng: breaks(rng, False), ALPHA, 200)
+
+
+@full_only
+def test_documents_hold_although_their_rows_depend_on_each_other():
+    """Five rows of a document have one label; counted as rows, intervals are too narrow."""
+
+    def breaks(rng, by_document):
+        X, group, p = drawn(rng, 300)
+        y = np.repeat((rng.random(300) < p) * 1.0, 5)
+        first = np.repeat(special.expit(X[:, 1]), 5)
+        ids = {"ids": np.repeat(np.arange(300), 5), "n_blocks": DOCUMENTS} if by_document else {}
+        cells = Cells(np.array([0.4, 0.6, np.inf]), 2)
+        maps = fit_margins(Tally.of(first, y, groups=tree(np.repeat(group, 5)), **ids), cells, alpha=ALPHA)
+        _, (accuracy, _) = maps, truth_of(cells, maps, [np.eye(X.shape[1])[1]] * 2)
+        return ((accuracy < maps.cells.low) | (accuracy > maps.cells.high)).any()
+
+    assert_holds(lambda rng: breaks(rng, True), ALPHA, 400)
+    assert_breaks(lambda rng: breaks(rng, False), ALPHA, 200)
