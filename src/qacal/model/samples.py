@@ -29,6 +29,8 @@ from qacal.thresholds.fit_record import sampled
 
 # Scores are trained on at most this many rows: the gain from more rows is smaller than the noise of a fit.
 _MOST_SCORE_ROWS = 50_000
+# The first score only makes bands: candidates for it are compared on fewer rows.
+_ENOUGH_FOR_BANDS = 300
 _LARGER_SHARE = "give more rows, or a larger --train-share (in Python: train_share)."
 
 
@@ -200,7 +202,7 @@ class ScoreSample:
                 raise InputError(f"no row is left to make bands from; {_LARGER_SHARE}")
             some = {name: _only(column, mine) for name, column in inputs.items()}
             self.first = LearnedScore(**self._score.get_params())
-            self.first._fit_hashed(some, correct[mine], ids[mine], unnamed)
+            self.first._fit_hashed(some, correct[mine], ids[mine], unnamed, enough=_ENOUGH_FOR_BANDS)
             self.first.likeness_ = None  # that of the score is the one to ask
             used |= {*self.first.columns_used}
             inputs = some

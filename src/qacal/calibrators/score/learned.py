@@ -15,7 +15,7 @@ from qacal.calibrators.score.likeness import Likeness, fit_likeness, weight_of_s
 from qacal.calibrators.score.maps import ScoreInputs, ScoreMaps, Signals, find_levels, pooled_maps
 from qacal.calibrators.score.numbers import fit_numbers, numbers_of
 from qacal.calibrators.score.texts import PairTexts
-from qacal.calibrators.score.trials import ColumnTrial, Fallback, Material, Objective, ScoreTrial, choose
+from qacal.calibrators.score.trials import ENOUGH_ROWS, ColumnTrial, Fallback, Material, Objective, ScoreTrial, choose
 from qacal.calibrators.score.words import fit_vocabulary
 from qacal.errors import InputError, NotFittedError
 from qacal.parameters import MOST, Between, HasParameters, require
@@ -150,9 +150,17 @@ class LearnedScore(HasParameters):
         return self._fit_hashed(inputs, y, None if ids is None else id_hashes(ids, len(y)))
 
     def _fit_hashed(
-        self, inputs: Mapping[str, ArrayLike], correct: Floats, ids: Hashes | None, unnamed: Collection[str] = ()
+        self,
+        inputs: Mapping[str, ArrayLike],
+        correct: Floats,
+        ids: Hashes | None,
+        unnamed: Collection[str] = (),
+        enough: int = ENOUGH_ROWS,
     ) -> Self:
-        """Do what :meth:`fit` does, with hashes of ids; columns that nobody named must help clearly to be used."""
+        """Do what :meth:`fit` does, with hashes of ids; columns that nobody named must help clearly to be used.
+
+        enough : candidates are compared on folds until these have so many rows.
+        """
         self._require_parameters()
         confidences = self._confidences(inputs)
         require_length(correct, len(confidences), "correct")
@@ -178,7 +186,8 @@ class LearnedScore(HasParameters):
                 found = fit_numbers(np.column_stack(list(numbers.values())), together=False)
                 signals = replace(signals, number_names=tuple(numbers), numbers=found)
             rows = signals.inputs(confidences, vectors, texts, columns | numbers).only(order)
-            choice = choose(Material(rows, correct[order], ids, signals, frozenset(unnamed)), self.objective)
+            material = Material(rows, correct[order], ids, signals, frozenset(unnamed), enough)
+            choice = choose(material, self.objective)
             chosen = choice.maps.signals
             seen = signals.seen(rows, text=chosen.text is not None, columns=chosen.columns)
             self.maps_, self.likeness_ = choice.maps, fit_likeness(chosen.points(seen))

@@ -33,7 +33,7 @@ _FOLDS = 5
 _SEED, _COLUMN_SEED = 5, 6
 # Folds are used until they have this many rows: then the differences between candidates that matter, .01 of log loss,
 # are twice their own noise.
-_ENOUGH_ROWS = 1_000
+ENOUGH_ROWS = 1_000
 
 # Rows of the fit that lack the same columns have a score of their own if they are this many.
 _ROWS_OF_A_PATTERN, _MOST_FALLBACKS = 50, 12
@@ -138,6 +138,7 @@ class Material:
     """The rows to learn a score from, with everything that candidates may read.
 
     unnamed : columns that no user named: a chance gain, or one that looks like a leak, is not enough for these.
+    enough : folds are used until they have this many rows.
     """
 
     rows: ScoreInputs
@@ -145,6 +146,7 @@ class Material:
     ids: Hashes
     signals: Signals
     unnamed: frozenset[str] = frozenset()
+    enough: int = ENOUGH_ROWS
 
     def fit(
         self, candidate: Candidate, keep: Bools | slice = slice(None), start: EffectsFit | None = None
@@ -184,7 +186,7 @@ class Material:
         judged = 0
         for number in range(_FOLDS):
             held = fold == number
-            if judged < _ENOUGH_ROWS and held.any() and not held.all():
+            if judged < self.enough and held.any() and not held.all():
                 judged += int(held.sum())
                 yield held
 
