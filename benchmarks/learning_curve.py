@@ -60,7 +60,7 @@ def _whole_model(make: Callable[[], qacal.QACalibrator]) -> Method:
 
 
 def _certificate(found: pl.DataFrame, correct: pl.Series) -> Measures:
-    """Return how far off half of the answers can be at most, by probability and by group, and what test rows contradict.
+    """Return how far off half of the answers can be at most, by probability and group, and what test rows contradict.
 
     Far rows have no interval. A cell is contradicted if its mean error (of a band) or accuracy (of a group) is outside
     by 2.58 standard errors of the test rows.
