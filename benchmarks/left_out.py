@@ -6,8 +6,8 @@ For every LLM and every value of the label (subject, dataset), models are fitted
 measured on those with this value. What is measured:
 
 - Log loss cut at 0.001, of the default and of one pooled isotonic map; with `--peers`, of a practitioner's two models.
-- The share of rows in broken intervals: by an exact test at 1%, the accuracy of the left-out rows that have an interval
-  is outside of it. Far rows have none. "of these not noted": no note told that the file is unlike the fit.
+- The share of rows in broken intervals: by an exact test at 1%, the accuracy of the left-out rows of a band is outside of
+  the mean of their intervals. Far rows have none. "of these not noted": no note told that the file is unlike the fit.
 """
 
 from __future__ import annotations
@@ -71,11 +71,14 @@ def measured(combination: Combination, value: str, peers: Sequence[str]) -> dict
     is_noted = any("of these rows are farther" in str(one.message) for one in caught)
     is_noted |= any("these rows are unlike" in str(one.message) for one in caught)
     pooled = qacal.calibrators.IsotonicCalibration().fit(rest["confidence"], rest["correct"])
-    cells = out.with_columns(correct=pl.Series(correct)).with_columns(
-        far=pl.col("unlike") >= FAR, n=pl.len().over("low", "high"), right=pl.col("correct").sum().over("low", "high")
+    cells = out.with_columns(correct=pl.Series(correct), far=pl.col("unlike") >= FAR)
+    # The rows of a band have the same number of certifying rows, and are off by the same distances on average at most.
+    near = cells.filter(~pl.col("far")).with_columns(
+        pl.mean("low").over("rows"),
+        pl.mean("high").over("rows"),
+        n=pl.len().over("rows"),
+        right=pl.col("correct").sum().over("rows"),
     )
-    # Far rows have no interval; their bin's interval is that of the near rows with the same probability.
-    near = cells.filter(~pl.col("far"))
     broken = pl.Series(
         [_is_broken(*row) for row in near.select("low", "high", "n", "right").iter_rows()], dtype=pl.Boolean
     )
