@@ -16,9 +16,9 @@ interval says this about an answer :math:`p`:
 .. math:: [\,p - (m_b - l_b),\; p + (u_b - m_b)\,].
 
 :math:`m_b` is the mean over all answers, future ones too. It is estimated without labels, as
-:math:`\beta \overline{f} + \overline{p - \beta f}`: the first mean over the certifying rows of the band, the second over
-those that did not train :math:`p`, and :math:`\beta`, in [0, 1], the slope of :math:`p` on :math:`f` within bands (a
-control variate). Its standard error is added to both ends, in quadrature, at the same level. Only this step is
+:math:`\beta \overline{f} + \overline{p - \beta f}`: the first mean over the certifying rows of the band, the second
+over those that did not train :math:`p`, and :math:`\beta`, in [0, 1], the slope of :math:`p` on :math:`f` within bands
+(a control variate). Its standard error is added to both ends, in quadrature, at the same level. Only this step is
 approximate; the intervals of cells are exact.
 """
 
@@ -333,9 +333,8 @@ def _mean_answers(root: Tally, tops: Floats, answers: Tally | None) -> tuple[Flo
         answers = by_document(answers, tops)
     place, answer = np.searchsorted(tops, answers.confidence), answers.wt / answers.w
     # How much of the first score is in an answer, within bands.
-    within = [column - _means(place, column, answers.rows, count)[0][place] for column in (answers.confidence, answer)]
-    share = float((answers.rows * within[0]) @ within[1] / max((answers.rows * within[0]) @ within[0], 1e-12))
-    share = min(max(share, 0.0), 1.0)
+    x, y = (values - _means(place, values, answers.rows, count)[0][place] for values in (answers.confidence, answer))
+    share = float(np.clip((answers.rows * x) @ y / np.maximum((answers.rows * x) @ x, 1e-12), 0.0, 1.0))
     more, its_error = _means(place, answer - share * answers.confidence, answers.rows, count)
     return np.clip(share * first + more, 0.0, 1.0), np.hypot(share * error, its_error)
 
