@@ -7,7 +7,8 @@ measured on those with this value. What is measured:
 
 - Log loss cut at 0.001, of the default and of one pooled isotonic map; with `--peers`, of a practitioner's two models.
 - The share of rows in broken intervals: by an exact test at 1%, the accuracy of the left-out rows of a band is outside
-  of the mean of their intervals. Far rows have none. "of these not noted": no note told that the file is unlike the fit.
+  of the mean of their intervals. Far rows have none. "of these not noted": no note said that the file is unlike the
+  fit.
 """
 
 from __future__ import annotations
