@@ -401,7 +401,7 @@ class MarginBinning(Calibrator):
     >>> evidence.calibrated.round(2), evidence.low.round(2), evidence.high.round(2)
     (array([0.6, 0.8]), array([0.57, 0.75]), array([0.64, 0.81]))
     >>> evidence.group_low.round(2), evidence.group_high.round(2)
-    (array([0.57, 0.77]), array([0.62, 0.82]))
+    (array([0.57, 0.78]), array([0.62, 0.82]))
     """
 
     within: float | None = None
