@@ -22,7 +22,7 @@ from qacal.calibrators.tree_scaling import TreeScaling
 from qacal.embedders import ColumnEmbedder, Embedder
 from qacal.errors import ArtifactError, InputError
 from qacal.model.defaults import Output
-from qacal.model.features import Feature, parameters_of
+from qacal.model.features import Feature
 from qacal.model.fitting import Fitted, FittedFor
 from qacal.model.groups import GroupSummary
 from qacal.model.model import QACalibrator
@@ -165,7 +165,10 @@ def load_model(path: str | Path, embedder: str | Embedder | None = None) -> QACa
         saved.partition,
         # A continuous output determines the calibrator, and a new fit raises if both are named.
         None if saved.output == "continuous" else saved.calibrator,
-        learned_score=None if saved.score is None else LearnedScore(**saved.score.get_params() | parameters_of(())),
+        # Its columns are among `features`.
+        learned_score=None
+        if saved.score is None
+        else LearnedScore(text=saved.score.text, words=saved.score.words, objective=saved.score.objective),
         features=tuple(f"{feature.name}:{feature.kind}" for feature in saved.features),
         output=saved.output,
         train_share=saved.train_share,
