@@ -123,8 +123,9 @@ def run(
     """Train a model on labelled answers.
 
     The rows need question, answer, confidence and correct. A column id keeps the rows of one question together. 90% of
-    the questions train a score on confidence and text. 30% of them fix bands of similar answers and groups, and the
-    other 70% certify these: how far off the answers of a band are on average, and how accurate those of a group are.
+    the questions train a score on confidence and text. 30% of all questions fix bands of similar answers and groups,
+    and the other 70% certify these: how far off the answers of a band are on average, and how accurate those of a group
+    are.
 
     \b
         qacal fit answers.parquet -o model
