@@ -48,8 +48,8 @@ def main() -> None:
     print(
         _wrapped(
             f"{made['model']}, {len(rows):,} answers of {rows['subject'].n_unique()} topics, {made['asked'][0]}. qacal "
-            f"had {len(train):,} of them: {len(train) - model.rows_:,} to train and {model.rows_:,} to certify, "
-            f"without the topics. The table shows the other {len(test):,}, the most overconfident topics first:"
+            f"had {len(train):,} of them with labels, without the topics. The table shows the other {len(test):,}, the "
+            "most overconfident topics first:"
         )
     )
     print(_topics(applied))
@@ -109,20 +109,21 @@ def _confident_half(p: np.ndarray, right: np.ndarray) -> float:
     cut = np.median(p)
     above, at = right[p > cut], right[p == cut]
     wanted = len(p) / 2
-    return float((above.sum() + (wanted - len(above)) * at.mean()) / wanted)
+    missing = wanted - len(above)
+    return float((above.sum() + (missing * at.mean() if missing else 0.0)) / wanted)
 
 
 def _certificate(model: qacal.QACalibrator, applied: pl.DataFrame) -> str:
-    """Return what is certified, in the words of qacal fit."""
-    value, low, high = (applied[name].to_numpy() for name in ("calibrated", "low", "high"))
+    """Return what is certified."""
+    names = ("calibrated", "low", "high", "group_low", "group_high")
+    value, low, high, group_low, group_high = (applied[name].to_numpy() for name in names)
     bound = np.nanmedian(np.maximum(value - low, high - value))
-    groups = model.describe_groups()
+    width = np.nanmedian(group_high - group_low) / 2
     text = (
-        f"Certified on {model.rows_} rows (with probability 90%), on which qacal was not trained: for half of the "
-        f"answers, the accuracy of similar answers is within {bound:.2f} of the calibrated probability. A group of "
-        "questions has intervals of its own if it has 250 certifying rows, which takes about 1,250 labelled rows in "
-        f"that group. The largest of the {len(groups)} groups here has {groups[0].rows}, so the intervals here are "
-        "about all questions together, not about one group."
+        f"Certified on {model.rows_:,} rows, all at once with probability 90%. By probability: for half of the "
+        f"answers, the calibrated probabilities of similar answers are off by at most {bound:.2f} on average. By "
+        f"group: qacal made {len(model.describe_groups())} groups of similar texts; for half of the answers, the "
+        f"accuracy of their group is known to ±{width:.2f}."
     )
     return _wrapped(text)
 

@@ -3,8 +3,8 @@ r"""Guarantees: the interval of every bin, and the certificate that covers all i
 A certificate is made during the fit, from the certifying rows: an interval for the accuracy of each bin, all of them
 correct at once with probability :math:`1 - \alpha`. It holds for tied scores, soft targets and weights. It assumes
 that rows are independent (one per question), that the groups were fixed without them, and that labels are true. If
-ids repeat (the fields of a document), :class:`~qacal.StepBinning` counts documents instead, which must be independent.
-:mod:`qacal.planning` predicts the width before any row is seen.
+ids repeat (the fields of a document), :class:`~qacal.MarginBinning` and :class:`~qacal.StepBinning` count documents
+instead, which must be independent. :mod:`qacal.planning` predicts the width before any row is seen.
 """
 
 from __future__ import annotations

@@ -62,15 +62,17 @@ class Evidence:
 
     confidence : what the LLM stated.
     calibrated : the probability that the answer is correct.
-    low, high : the interval: with probability 1 - alpha all such intervals contain the truth at once. NaN if the
-        calibrator guarantees nothing.
+    low, high : the interval; with probability 1 - alpha all intervals hold at once. If `source` is "band", answers with
+        a similar score are too high by at most `calibrated - low`, and too low by at most `high - calibrated`, on
+        average. Else the accuracy of the answers in the bin is between the two. NaN if the calibrator guarantees
+        nothing.
     group : the row's group; None if the calibrator does not know it.
-    source : what the interval is about. "band": all answers with a similar probability. Else whose map was used:
-        "group", "ancestor" or "root"; an interval from an ancestor or the root is about that larger set, not about this
-        group. "far" for a row that is unlike those of the fit, and has no interval.
-    group_low, group_high, group_rows : the interval of the accuracy of all answers of the group, and the calibration
-        rows behind it; with intervals of "band" only, else NaN and 0.
-    rows : the number of calibration rows in the bin that was used; for curves, those that the curve was fitted on.
+    source : which answers the interval is about. "band": all answers with a similar score, of any group. Else those of
+        the map that was used: "group", "ancestor" or "root"; the last two are larger sets than this group. "far" for a
+        row that is unlike those of the fit, and has no interval.
+    rows : the number of calibration rows in the bin or band; for curves, those that the curve was fitted on.
+    group_low, group_high, group_rows : the accuracy of all answers of the group, whatever their probability, is between
+        the two; and the calibration rows behind this. With intervals of "band" only, else NaN and 0.
     alpha : the probability that at least one interval of the fit is wrong; NaN without intervals.
     unlike : the share of the rows of the fit that are nearer to the others than this row; NaN without a score.
     decision, threshold : "answer" or "abstain" after a threshold has been chosen; None and NaN before.

@@ -233,15 +233,18 @@ def fit_margins(
 
     check_alpha(alpha)
     column, bands = tally.grouping, len(cells.tops)
-    root, codes = tally.pooled(), np.empty(0, dtype=np.int64)
+    root, codes, part = tally.pooled(), np.empty(0, dtype=np.int64), alpha
     if column is not None and cells.depth != 0:
         grouped = level_of(tally, cells.depth or 1)
         codes = _certifiable(grouped, is_tree=column.is_tree)
-    part = alpha / 2 if len(codes) else alpha
+        # Also if no group has an interval: which groups have rows must not decide about the bands.
+        part = alpha / 2
+        # All groups, with rows or without.
+        possible = 2**cells.depth if cells.depth else len(np.unique(column.code))
     kind: Literal["margins", "conditional"] = "margins" if is_fixed else "conditional"
-    found = _certified(root, cells.tops, None, part, kind)
+    found = _certified(root, cells.tops, None, part, kind, possible=bands)
     if len(codes):
-        groups = _certified(grouped, np.array([np.inf]), codes, part, kind)
+        groups = _certified(grouped, np.array([np.inf]), codes, part, kind, possible=possible)
         found = Certified(*(np.concatenate(pair) for pair in zip(found, groups, strict=True)))
     accuracy, low, high = (column[:bands] for column in (found.accuracy, found.low, found.high))
     rows = found.rows[:bands]
@@ -280,11 +283,11 @@ class Certified(NamedTuple):
 
 
 def _certified(
-    level: Tally, tops: Floats, codes: Ints | None, alpha: float, kind: Literal["margins", "conditional"]
+    level: Tally, tops: Floats, codes: Ints | None, alpha: float, kind: Literal["margins", "conditional"], possible: int
 ) -> Certified:
-    """Return the intervals of all bins of a level; `codes` are its groups, None for no groups.
+    """Return the intervals of all bins of a level; `codes` are its groups with intervals, None for no groups.
 
-    A cell without rows has its middle as accuracy.
+    possible : the number of cells, with rows or without. A cell without rows has its middle as accuracy.
     """
     if level.block is not None:
         level = by_document(level, tops)
@@ -303,7 +306,7 @@ def _certified(
         # All cells count, with rows or without: see `document_certificates`.
         labels = drawn_labels(level.wt, np.asarray(level.block).view(np.uint64))
         drawn = _summed(place, labels, count)
-        low, high = document_intervals(*counted_shares(level.wt, place), drawn, np.full(count, alpha / (2 * count)))
+        low, high = document_intervals(*counted_shares(level.wt, place), drawn, np.full(count, alpha / (2 * possible)))
     has_rows = sums["w"] > 0
     accuracy = np.where(has_rows, sums["wt"] / np.where(has_rows, sums["w"], 1.0), 0.5)
     return Certified(sums["rows"], np.clip(accuracy, low, high), low, high)
@@ -365,7 +368,7 @@ class MarginBinning(Calibrator):
 
     Each answer has two intervals. `low` and `high`: among answers of its band, those with a similar score, the
     accuracy is on average between the two. `group_low` and `group_high`: the accuracy of all answers of its group. All
-    intervals hold at once with probability :math:`1 - lpha`; the text of this module has the formulas.
+    intervals hold at once with probability :math:`1 - \alpha`; the text of this module has the formulas.
 
     How to choose: the default for a learned score. Without one, answers are the confidences, moved until their mean is
     inside the interval of the band; to correct a confidence within groups, use :class:`TreeBinning`. For intervals of a

@@ -40,12 +40,20 @@ def run(
     \b
     New columns:
         calibrated  the probability that the answer is correct
-        low, high   an interval for the accuracy of similar answers, if certified
+        low, high   answers with a similar score are too high by at most
+                    calibrated - low, and too low by at most high - calibrated,
+                    on average
         group       the group of the row
-        source      which answers the interval is about: those of the group, of an
-                    ancestor (a larger group) or of the root (all rows); far if
-                    the row is unlike the fit and has no interval
-        rows        the certifying rows in the bin that was used
+        source      which answers low and high are about: those of a band (a
+                    similar score, any group); far if the row is unlike the fit
+                    and has no interval. Without a learned score, or with
+                    step-binning, low and high are an interval for the accuracy
+                    of a bin: in the group, in an ancestor (a larger group) or
+                    in the root (all rows)
+        rows        the certifying rows in the band or bin
+        group_low, group_high
+                    an interval for the accuracy of all answers of the group
+        group_rows  the certifying rows of the group
         alpha       the probability that any interval of the model is wrong
         unlike      how far the row is from the fit, 0 to 1
         decision    answer or abstain, after qacal threshold

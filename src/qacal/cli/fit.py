@@ -123,8 +123,9 @@ def run(
     """Train a model on labelled answers.
 
     The rows need question, answer, confidence and correct. A column id keeps the rows of one question together. 90% of
-    the questions train a score on confidence and text. 30% of them fix bands of similar answers and groups, and the
-    other 70% certify these: how far off the answers of a band are on average, and how accurate those of a group are.
+    the questions train a score on confidence and text. 30% of all questions fix bands of similar answers and groups,
+    and the other 70% certify these: how far off the answers of a band are on average, and how accurate those of a group
+    are.
 
     \b
         qacal fit answers.parquet -o model
@@ -285,13 +286,12 @@ def _cells(model: QACalibrator, has_losses: bool) -> list[str]:
     from qacal.calibrators.margins import MarginMaps
 
     score, maps = model.learned_score_, model.calibrator_.maps_
-    training = score.rows_ if score is not None and model.output == "certified" else 0
     tried = () if score is None else score.tried_
     losses = [trial.log_loss for trial in (*tried[:1], *(trial for trial in tried if trial.is_chosen))]
     shown = [f"{loss:.4f}" for loss in losses] or ["", ""]
     bound = maps.median_error_bound() if isinstance(maps, BinMaps | MarginMaps) else 0.5
     return [
-        f"{model.rows_ + training:,}",
+        f"{sum(overview.rows for overview in model.overviews_):,}",
         *(shown if has_losses else []),
         f"{bound:.2f}" if bound < 0.5 else "no",
     ]

@@ -119,7 +119,7 @@ class BaseModel(ABC):
         others : further columns that groups or score read.
 
         `parts` are logits that add up to the calibrated probability: of the stated confidence, of what it is worth over
-        all rows, of each signal, and of rounding to a step within the interval. `nearest` are the most similar examples
+        all rows, of each signal, and of the move into an interval or to a step. `nearest` are the most similar examples
         that the model keeps, `lacking` the columns that the score would read.
 
         >>> from qacal import QACalibrator

@@ -51,7 +51,12 @@ def require_no_target(y: Any) -> None:
 
 
 class QACalibrator(HasParameters, BaseModel):
-    r"""Calibrate the confidences of question-answer pairs: a learned score, with an interval for each bin and group.
+    r"""Calibrate the confidences of question-answer pairs: a learned score, guaranteed by probability and by group.
+
+    By default 30% of the questions train a first score and fix what is certified: bands of similar answers, and groups
+    of similar texts. The other 70% certify how far the answers of a band are off on average, and how accurate the
+    answers of a group are. The score that answers is trained on 90%: the guarantee is about bands and groups, which the
+    certifying rows do not shape. docs/guarantees.md has the proof.
 
     Parameters
     ----------
@@ -60,9 +65,10 @@ class QACalibrator(HasParameters, BaseModel):
     partition : assigns groups from vectors or columns. By default a :class:`~qacal.BisectingTree`, of depth 4 with a
         score and 6 without; calibrators that count points per bin use the deepest level at which groups have rows for
         four bins. Choose :class:`~qacal.Column` if a column has the kind of question.
-    calibrator : turns scores into probabilities. By default :class:`~qacal.StepBinning`, which keeps the
-        score within its interval; :class:`~qacal.TreeBinning` if groups are columns and no text is read. Any other
-        calibrator corrects the confidence in each group, as in the paper, unless you pass a `learned_score`.
+    calibrator : turns scores into probabilities. By default :class:`~qacal.MarginBinning`, which keeps the score and
+        certifies it; :class:`~qacal.StepBinning` certifies each probability within each group, with wider intervals.
+        :class:`~qacal.TreeBinning` is the default if groups are columns and no text is read. Any other calibrator
+        corrects the confidence in each group, as in the paper, unless you pass a `learned_score`.
     learned_score : the calibrator's input in place of the confidence: a :class:`~qacal.LearnedScore`, which can also
         read columns and further confidences. By default ("auto") one that reads the text and the columns of the
         partition, if `calibrator` is left out and groups are made from the text; None for no score.
@@ -70,10 +76,11 @@ class QACalibrator(HasParameters, BaseModel):
         from the values ("price:numeric", or category, confidence, logprobs, context). By default ("auto") every column
         that looks useful is tried on held-out questions, and used if it helps clearly; () for none. Rows may lack
         features later: they are then answered by a score that was fitted without these.
-    output : "certified" predicts in steps, each with an interval from labelled rows. "continuous" trains on all rows
-        (at most 50,000) and predicts the score itself: better by about .003 in log loss, without groups and guarantee.
-    train_share : the share of the questions that train groups and score; the calibrator is fitted on the others. By
-        default .8 with a score (.9 below 200 rows), and .25 without, which is the paper's 20:60.
+    output : "certified" has intervals from labelled rows. "continuous" trains on all rows (at most 50,000) and predicts
+        the score itself: better by about .001 in log loss, without groups and guarantee.
+    train_share : the share of the questions that train the score, by default .9; a third of them makes bands and
+        groups, and all other questions certify these. With :class:`~qacal.StepBinning` .8 (.9 below 200 rows), and
+        only the others certify. Without a score, the share that makes groups: .25, which is the paper's 20:60.
     tune : the objective that chooses the score: "log_loss" (default) or "brier". With a calibrator and no score, choose
         depth and points per bin by "log_loss", "brier", "auac" or "error" on a seventh of the calibrator's questions
         (the paper's 60:10), then fit on all of them.
@@ -94,8 +101,14 @@ class QACalibrator(HasParameters, BaseModel):
     ...            for row in sums + capitals]
     >>> model = QACalibrator(partition="bisecting:1").fit(records)
     >>> evidence = model.explain("What is 42 plus 42?", "42", 0.9)
-    >>> round(evidence["calibrated"], 1), evidence["low"] < 0.2 < evidence["high"]
-    (0.2, True)
+    >>> round(evidence["calibrated"], 1), evidence["low"] < evidence["calibrated"] < evidence["high"]
+    (0.3, True)
+
+    The true probability is 0.12 / 0.44 = 0.27: a fifth of the sums are correct, and correct ones are stated with 0.9
+    more often. The group interval is about all sums:
+
+    >>> evidence["group_low"] < 0.2 < evidence["group_high"]
+    True
     >>> [round(group.accuracy, 1) for group in model.describe_groups()]
     [0.2, 0.8]
     """

@@ -119,16 +119,17 @@ def test_the_demos_columns_are_what_the_commands_give(demo, tmp_path):
         assert round(error, 3) == measured(lines, "error within topics")[place]
 
 
-def test_the_demos_intervals_are_pooled(demo):
+def test_the_demo_says_what_is_certified(demo):
     lines, folder = demo
     found = load(folder / "model").calibrate(pl.read_parquet(folder / "test.parquet"))
-    assert {*found["source"]} == {"root", "far"}
-    assert "the intervals here are about all questions together, not about one group" in " ".join(lines)
+    assert {*found["source"]} == {"band", "far"}
     bound = pl.max_horizontal(pl.col("high") - pl.col("calibrated"), pl.col("calibrated") - pl.col("low"))
-    half = (
-        f"for half of the answers, the accuracy of similar answers is within {found.select(bound.median()).item():.2f}"
-    )
-    assert half in " ".join(lines)
+    text, readme = " ".join(lines), " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"similar answers are off by at most {found.select(bound.median()).item():.2f} on average" in text
+    assert f"similar ones are off by at most {found.select(bound.median()).item():.2f} on average" in readme
+    width = found.select((pl.col("group_high") - pl.col("group_low")).median() / 2).item()
+    assert f"qacal made {found['group'].n_unique()} groups of similar texts" in text
+    assert f"the accuracy of their group is known to ±{width:.2f}." in text
 
 
 def test_the_readme_shows_what_the_demo_measures(demo):
@@ -138,9 +139,9 @@ def test_the_readme_shows_what_the_demo_measures(demo):
     assert f"the Brier score from {stated:.3f} to {plain:.3f}, and to {tokens:.3f} if" in readme
     kept = pl.read_parquet(folder / "test.parquet")
     assert f"measures on the other {len(kept):,}," in readme
-    train, certify = len(pl.read_parquet(folder / "train.parquet")), load(folder / "model").rows_
-    assert f"({train - certify:,} answers to train and {certify} to certify)" in readme
-    assert f"had {train:,} of them: {train - certify:,} to train and {certify} to certify," in " ".join(lines)
+    train = len(pl.read_parquet(folder / "train.parquet"))
+    assert f"fits on two thirds of the questions ({train:,} answers)" in readme
+    assert f"had {train:,} of them with labels," in " ".join(lines)
     assert f"0.9 or more for {(kept['confidence'] > 0.89).mean():.0%} of these answers" in readme
     binary = kept.filter(subject="binary-to-number")["correct"].mean()
     assert f"{binary:.0%} of the binary numbers right" in readme

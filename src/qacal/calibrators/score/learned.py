@@ -84,8 +84,8 @@ class LearnedScore(HasParameters):
     and used only if it helps; :attr:`columns_tried_` says by how much.
 
     How to choose: the best probabilities that qacal has, if there are some hundred labelled rows or more. The score is
-    *trained* on its rows, so it guarantees nothing there: certify it on other rows, as :class:`~qacal.QACalibrator`
-    does with :class:`~qacal.StepBinning`.
+    *trained* on its rows, so it guarantees nothing there. :class:`~qacal.QACalibrator` certifies it, with bands that
+    another score made (:class:`~qacal.MarginBinning`).
 
     Parameters
     ----------
