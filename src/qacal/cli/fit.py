@@ -285,13 +285,12 @@ def _cells(model: QACalibrator, has_losses: bool) -> list[str]:
     from qacal.calibrators.margins import MarginMaps
 
     score, maps = model.learned_score_, model.calibrator_.maps_
-    training = score.rows_ if score is not None and model.output == "certified" else 0
     tried = () if score is None else score.tried_
     losses = [trial.log_loss for trial in (*tried[:1], *(trial for trial in tried if trial.is_chosen))]
     shown = [f"{loss:.4f}" for loss in losses] or ["", ""]
     bound = maps.median_error_bound() if isinstance(maps, BinMaps | MarginMaps) else 0.5
     return [
-        f"{model.rows_ + training:,}",
+        f"{sum(overview.rows for overview in model.overviews_):,}",
         *(shown if has_losses else []),
         f"{bound:.2f}" if bound < 0.5 else "no",
     ]

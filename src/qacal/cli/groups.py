@@ -49,7 +49,7 @@ def _print(title: str, model: QACalibrator, examples: int) -> None:
     certifying = counted(model.rows_, "certifying row" if model.calibrator_.properties.is_certified else "row")
     training = ""
     if model.learned_score_ is not None:
-        training = f" (the score was trained on {model.learned_score_.rows_:,} other rows)"
+        training = f" (the score was trained on {model.learned_score_.rows_:,} rows)"
     caption = f"{title}{counted(len(groups), 'group')} with {certifying} in all{training}"
     options.show_table(caption, ("group", "rows", "accuracy", "stated", "words"), rows)
     for group in groups if examples else []:

@@ -89,8 +89,7 @@ def _tried(model: QACalibrator) -> list[str]:
     score = model.learned_score_
     if score is None:
         return []
-    others = "other rows" if model.output == "certified" else "rows"
-    lines = [f"Score: {score.chosen}, trained on {score.rows_:,} {others}."]
+    lines = [f"Score: {score.chosen}, trained on {score.rows_:,} rows."]
     if score.tried_:
         title = f"Cross-validated on {score.tried_[0].rows:,} of the training rows"
         width = max(43, *(len(trial.name) for trial in score.tried_))
