@@ -252,7 +252,7 @@ def deepest_level(column: GroupColumn | None, max_depth: int | None = None) -> i
         return 0
     if column.depth is None:
         if max_depth is not None:
-            raise InputError(f"max_depth is {max_depth}, and the groups are no tree; leave it out, or pass Paths.")
+            raise InputError(f"max_depth is {max_depth}, and the groups are not a tree; leave it out, or pass Paths.")
         return 1
     deepest = column.depth if max_depth is None else max_depth
     if not 0 <= deepest <= column.depth:
