@@ -85,24 +85,21 @@ def plan_cells(
 
     >>> cells = plan_cells(np.linspace(0.3, 0.9, 1000), None, rows=3500, alpha=0.1, within=0.05)
     >>> cells.tops.round(2), cells.depth
-    (array([0.4, 0.5, 0.6, 0.7, 0.8, inf]), 0)
+    (array([0.42, 0.54, 0.66, 0.78,  inf]), 0)
     """
     for_bands, for_groups = widths(rows, within)
     scores = np.repeat(seven_decimals(scores), repeats)
-    has_groups = column is not None and max_depth != 0
-    part = alpha / 2 if has_groups else alpha
+    deepest, depth = deepest_level(column, max_depth), None if column is not None and column.depth is None else 0
+    if column is not None and depth is not None:
+        for trial in range(1, deepest + 1):
+            if _expected(np.repeat(column.leaves(trial), repeats), scores, rows, alpha / 2) <= for_groups:
+                depth = trial
+    part = alpha if depth == 0 else alpha / 2
     tops = [
         np.append(np.unique(np.quantile(scores, np.arange(1, k) / k, method="lower")), np.inf)
         for k in range(1, _MOST_BANDS + 1)
     ]
     reached = [top for top in tops if _expected(np.searchsorted(top, scores), scores, rows, part) <= for_bands]
-    depth: int | None = 0
-    if column is not None and has_groups and column.depth is None:
-        depth = None
-    elif column is not None and has_groups:
-        for trial in range(1, deepest_level(column, max_depth) + 1):
-            if _expected(np.repeat(column.leaves(trial), repeats), scores, rows, part) <= for_groups:
-                depth = trial
     return Cells(max(reached, key=len, default=tops[0]), depth)
 
 
@@ -166,7 +163,7 @@ class MarginMaps:
         has_group = group[0] >= 0 if group else np.zeros(len(answer), dtype=bool)
         place = group[0] if group else band
         return Evidence.of(
-            answer,
+            rows.exact,
             answer,
             group=group_names(codes, self.grouping, self.cells.max_depth),
             source=FROM_BAND,
@@ -180,7 +177,7 @@ class MarginMaps:
         )
 
     def _answers(self, rows: Rows, band: Ints) -> Floats:
-        answer = rows.exact if rows.answer is None else rows.answer
+        answer = rows.confidence if rows.answer is None else rows.answer
         return np.clip(answer + self.shift[band], 0.0, 1.0)
 
     def median_error_bound(self) -> float:
@@ -395,7 +392,7 @@ class MarginBinning(Calibrator):
     >>> correct = rng.random(4000) < score + np.where(subject == "law", 0.1, -0.1)
     >>> evidence = MarginBinning().fit(score, correct, groups=subject).explain([0.6, 0.8], groups=["art", "law"])
     >>> evidence.calibrated.round(2), evidence.low.round(2), evidence.high.round(2)
-    (array([0.6, 0.8]), array([0.55, 0.76]), array([0.64, 0.84]))
+    (array([0.6, 0.8]), array([0.57, 0.75]), array([0.64, 0.81]))
     >>> evidence.group_low.round(2), evidence.group_high.round(2)
     (array([0.57, 0.77]), array([0.62, 0.82]))
     """
