@@ -95,10 +95,9 @@ def plan_cells(
             if _expected(np.repeat(column.leaves(trial), repeats), scores, rows, alpha / 2) <= for_groups:
                 depth = trial
     part = alpha if depth == 0 else alpha / 2
-    tops = [
-        np.append(np.unique(np.quantile(scores, np.arange(1, k) / k, method="lower")), np.inf)
-        for k in range(1, _MOST_BANDS + 1)
-    ]
+    cuts = [np.unique(np.quantile(scores, np.arange(1, k) / k, method="lower")) for k in range(1, _MOST_BANDS + 1)]
+    # A band above the highest score would have no rows.
+    tops = [np.append(cut[cut < scores.max()], np.inf) for cut in cuts]
     reached = [top for top in tops if _expected(np.searchsorted(top, scores), scores, rows, part) <= for_bands]
     return Cells(max(reached, key=len, default=tops[0]), depth)
 
@@ -328,15 +327,22 @@ def _mean_answers(root: Tally, tops: Floats, answers: Tally | None) -> tuple[Flo
     if answers.block is not None:
         answers = by_document(answers, tops)
     difference = answers.wt / answers.w - answers.confidence
-    more, its_error = _means(np.searchsorted(tops, answers.confidence), difference, answers.rows, count)
+    # Rows with the same first score are one cell of the tally, and their answers may differ.
+    within = np.maximum(answers.wtt - answers.wt**2 / answers.w, 0.0)
+    more, its_error = _means(np.searchsorted(tops, answers.confidence), difference, answers.rows, count, within)
     return np.clip(first + more, 0.0, 1.0), np.hypot(error, its_error)
 
 
-def _means(place: Ints, values: Floats, rows: Ints, count: int) -> tuple[Floats, Floats]:
-    """Return the mean of values in each cell, and its standard error; cells have one more row with a usual spread."""
+def _means(
+    place: Ints, values: Floats, rows: Ints, count: int, within: Floats | float = 0.0
+) -> tuple[Floats, Floats]:
+    """Return the mean of values in each cell, and its standard error; cells have one more row with a usual spread.
+
+    within : the sum of squares around each value, of the rows that it is the mean of.
+    """
     n = _summed(place, rows, count)
     mean = _summed(place, rows * values, count) / np.maximum(n, 1)
-    squares = _summed(place, rows * (values - mean[place]) ** 2, count)
+    squares = _summed(place, rows * (values - mean[place]) ** 2 + within, count)
     return mean, np.sqrt((squares + _SPREAD**2) / np.maximum(n, 1) / np.maximum(n, 1))
 
 
@@ -394,7 +400,7 @@ class MarginBinning(Calibrator):
     >>> evidence.calibrated.round(2), evidence.low.round(2), evidence.high.round(2)
     (array([0.6, 0.8]), array([0.57, 0.75]), array([0.64, 0.81]))
     >>> evidence.group_low.round(2), evidence.group_high.round(2)
-    (array([0.57, 0.77]), array([0.62, 0.82]))
+    (array([0.57, 0.78]), array([0.62, 0.82]))
     """
 
     within: float | None = None
