@@ -251,6 +251,21 @@ def test_ids_that_repeat_are_documents():
     assert model.maps_.cells.rows[: len(model.maps_.below)].sum() == 600
 
 
+def test_the_mean_answer_is_that_of_documents():
+    """Documents of one to nine rows: the interval is about a random row of a random document, in each band."""
+    rng = np.random.default_rng(0)
+    ids = np.repeat(np.arange(300), rng.integers(1, 10, 300))
+    score = np.clip(0.6 + 0.03 * np.bincount(ids)[ids] + rng.normal(scale=0.1, size=len(ids)), 0, 1).round(7)
+    right = rng.random(len(ids)) < score
+    tops = np.array([0.7, np.inf])
+    maps = fit_margins(Tally.of(score, right, ids=ids, n_blocks=DOCUMENTS), Cells(tops, 0))
+    for at in range(2):
+        mine = np.searchsorted(tops, score) == at
+        means = [score[mine & (ids == one)].mean() for one in np.unique(ids[mine])]
+        assert abs(np.mean(means) - score[mine].mean()) > 0.0005
+        assert maps.cells.value[at] - maps.shift[at] == pytest.approx(np.mean(means), abs=1e-9)
+
+
 # Cells
 
 

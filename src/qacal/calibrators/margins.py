@@ -321,6 +321,8 @@ def _certifiable(level: Tally, *, is_tree: bool) -> Ints:
 def _mean_answers(root: Tally, tops: Floats, answers: Tally | None) -> tuple[Floats, Floats]:
     """Return the mean answer of each band, and its standard error."""
     count = len(tops)
+    if root.block is not None:
+        root = by_document(root, tops)
     first, error = _means(np.searchsorted(tops, root.confidence), root.confidence, root.rows, count)
     if answers is None:
         return first, error
