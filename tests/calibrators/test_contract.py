@@ -68,7 +68,8 @@ def test_answers_are_probabilities_and_fit_predict_explain_agree(calibrator, row
     evidence = model.explain(**asks(rows))
     np.testing.assert_array_equal(evidence.calibrated, p)
     np.testing.assert_array_equal(evidence.confidence, rows["confidence"])
-    assert set(evidence.source) <= ({"band"} if isinstance(calibrator, MarginBinning) else {"group", "ancestor", "root"})
+    is_by_band = isinstance(calibrator, MarginBinning)
+    assert set(evidence.source) <= ({"band"} if is_by_band else {"group", "ancestor", "root"})
     assert (evidence.rows >= 0).all()
     assert len(evidence.to_polars()) == len(p)
 

@@ -40,7 +40,8 @@ def test_the_default_model_counts_documents(model, tmp_path):
     bands = len(maps.below)
     assert maps.cells.rows[:bands].sum() < model.rows_
     assert maps.cells.rows[bands:].sum() < model.rows_
-    assert f"Certified on {model.rows_:,} rows, as documents, since ids repeat. With probability 90%" in described(model)
+    said = f"Certified on {model.rows_:,} rows, as documents, since ids repeat. With probability 90%, all of this holds"
+    assert said in described(model)
     model.save(tmp_path / "model")
     new = invoices(700, 5, seed=1)
     assert qacal.load(tmp_path / "model").calibrate(new) == model.calibrate(new)

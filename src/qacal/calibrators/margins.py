@@ -335,9 +335,7 @@ def _mean_answers(root: Tally, tops: Floats, answers: Tally | None) -> tuple[Flo
     return np.clip(first + more, 0.0, 1.0), np.hypot(error, its_error)
 
 
-def _means(
-    place: Ints, values: Floats, rows: Ints, count: int, within: Floats | float = 0.0
-) -> tuple[Floats, Floats]:
+def _means(place: Ints, values: Floats, rows: Ints, count: int, within: Floats | float = 0.0) -> tuple[Floats, Floats]:
     """Return the mean of values in each cell, and its standard error; cells have one more row with a usual spread.
 
     within : the sum of squares around each value, of the rows that it is the mean of.

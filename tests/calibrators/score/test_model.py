@@ -59,7 +59,7 @@ def test_intervals_contain_the_accuracy_of_new_rows(fitted, new):
     bands, groups = {}, {}
     for row in rows:
         below, above = round(row["calibrated"] - row["low"], 9), round(row["high"] - row["calibrated"], 9)
-        if 0 < row["low"] and row["high"] < 1:  # else the interval is cut, and does not tell its band
+        if row["low"] > 0 and row["high"] < 1:  # else the interval is cut, and does not tell its band
             bands.setdefault((row["rows"], below, above), []).append(row["correct"] - row["calibrated"])
         groups.setdefault((row["group"], row["group_low"], row["group_high"]), []).append(row["correct"])
     assert 1 < len([off for off in bands.values() if len(off) >= 50]) == len(fitted.calibrator_.maps_.below)
