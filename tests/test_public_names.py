@@ -16,6 +16,7 @@ NAMES = [
     "BadRows",
     "BadRowsError",
     "LearnedScore",
+    "MarginBinning",
     "NO_GROUP",
     "MissingPackageError",
     "ServerError",

@@ -1,6 +1,6 @@
 """Every calibrator that ships, in every variant that behaves differently."""
 
-from qacal import QABinning, StepBinning, TreeBinning
+from qacal import MarginBinning, QABinning, StepBinning, TreeBinning
 from qacal.calibrators import (
     HierarchicalScaling,
     Identity,
@@ -40,6 +40,8 @@ CALIBRATORS = [
     TreeScaling(feature="confidence"),
     StepBinning(rows_per_map=7),
     StepBinning(step=0.25, rows_per_map=30),
+    MarginBinning(),
+    MarginBinning(within=0.25, recalibrate=True),
 ]
 
 
@@ -48,5 +50,5 @@ def name_of(calibrator):
 
 
 def recalibrate(calibrator):
-    """Return whether answers follow the labels; StepBinning only moves them into intervals."""
-    return not isinstance(calibrator, Identity | StepBinning)
+    """Return whether answers follow the labels; those that certify a score only move it into intervals."""
+    return not isinstance(calibrator, Identity | MarginBinning | StepBinning)

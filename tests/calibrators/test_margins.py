@@ -1,10 +1,371 @@
-"""Margins: how bands and groups share alpha."""
+"""MarginBinning: a slow version from the definition, and what cells, intervals, answers and files may contain."""
+
+import inspect
+from dataclasses import replace
 
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 
-from qacal import Paths, Tally
-from qacal.calibrators.margins import Cells, fit_margins
+from qacal import NO_GROUP, InputError, MarginBinning, Paths, Tally
+from qacal.calibrators.margins import Cells, fit_margins, plan_cells
+from qacal.tally.groups import as_grouping
 from qacal.tally.tally import DOCUMENTS
+from tests.rebuilt import rebuilt
+from tests.sizes import examples, sized
+
+
+def clopper_pearson(right, n, tail):
+    low = 0.0 if right == 0 else stats.beta.ppf(tail, right, n - right + 1)
+    high = 1.0 if right == n else stats.beta.ppf(1 - tail, right + 1, n - right)
+    return low, high
+
+
+def slow_intervals(cells, tail):
+    """Return (rows, accuracy, low, high) of lists of labels; an empty one has the middle of [0, 1]."""
+    out = []
+    for labels in cells:
+        low, high = (0.0, 1.0) if not labels else clopper_pearson(sum(labels), len(labels), tail)
+        out.append((len(labels), sum(labels) / len(labels) if labels else 0.5, low, high))
+    return out
+
+
+def slow_error(values):
+    """Return the standard error of a mean: that of its rows and of one more, 0.1 away."""
+    mean = sum(values) / max(len(values), 1)
+    return (sum((value - mean) ** 2 for value in values) + 0.1**2) ** 0.5 / max(len(values), 1)
+
+
+def slow_slope(bands):
+    """Return the slope of answers on first scores within bands, in [0, 1]."""
+    above = below = 0.0
+    for pairs in bands:
+        means = [sum(pair[at] for pair in pairs) / max(len(pairs), 1) for at in (0, 1)]
+        above += sum((f - means[0]) * (p - means[1]) for f, p in pairs)
+        below += sum((f - means[0]) ** 2 for f, _ in pairs)
+    return min(max(above / max(below, 1e-12), 0.0), 1.0)
+
+
+def slow_margins(rows, held, tops, min_rows, alpha, has_groups):
+    """Return below, above and shift of each band, and low and high of each group, by loops over rows.
+
+    rows : (first score, group, label), held : (first score, answer).
+    """
+
+    def band_of(score):
+        return next(at for at, top in enumerate(tops) if score <= top)
+
+    bands = [[row for row in rows if band_of(row[0]) == at] for at in range(len(tops))]
+    groups = {group: [y for _, other, y in rows if other == group] for _, group, _ in rows if group != NO_GROUP}
+    groups = {group: labels for group, labels in groups.items() if len(labels) >= min_rows}
+    part = alpha / 2 if has_groups else alpha
+    slope = (
+        0.0
+        if held is None
+        else slow_slope([[pair for pair in held if band_of(pair[0]) == at] for at in range(len(tops))])
+    )
+    tail = part / (2 * sum(len(band) > 0 for band in bands))
+    out = []
+    for at, (_, accuracy, low, high) in enumerate(slow_intervals([[row[2] for row in band] for band in bands], tail)):
+        scores = [row[0] for row in bands[at]]
+        answer, error = sum(scores) / max(len(scores), 1), slow_error(scores)
+        if held is not None:
+            moves = [p - slope * f for f, p in held if band_of(f) == at]
+            answer = min(max(slope * answer + sum(moves) / max(len(moves), 1), 0.0), 1.0)
+            error = np.hypot(slope * error, slow_error(moves))
+        error *= stats.norm.isf(tail)
+        lower = max(accuracy - np.hypot(accuracy - low, error), 0.0)
+        upper = min(accuracy + np.hypot(high - accuracy, error), 1.0)
+        wanted = min(max(answer, lower), upper)
+        out.append((wanted - lower, upper - wanted, wanted - answer))
+    names = sorted(groups)
+    intervals = slow_intervals([groups[name] for name in names], part / (2 * max(len(names), 1)))
+    return np.array(out), {name: (low, high, n) for name, (n, _, low, high) in zip(names, intervals, strict=True)}
+
+
+@examples(60)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 200),
+    n_groups=st.integers(0, 5),
+    n_bands=st.integers(1, 5),
+    has_answers=st.booleans(),
+)
+def test_the_slow_version_agrees(seed, n, n_groups, n_bands, has_answers):
+    rng = np.random.default_rng(seed)
+    score = rng.integers(0, 21, n) / 20 if rng.random() < 0.5 else rng.random(n).round(7)
+    right = (rng.random(n) < score**2).astype(float)
+    groups = rng.integers(-1, n_groups, n) if n_groups else None
+    tops = np.append(np.sort(rng.choice(np.arange(1, 20), n_bands - 1, replace=False) / 20), np.inf)
+    answer = np.clip(score + rng.normal(scale=0.1, size=n), 0, 1)
+    is_held = rng.random(n) < 0.3
+    held = Tally.of(score[is_held], answer[is_held]) if has_answers and is_held.any() else None
+    names = [NO_GROUP] * n if groups is None else groups.tolist()
+    slow_bands, slow_groups = slow_margins(
+        list(zip(score.tolist(), names, right.tolist(), strict=True)),
+        None if held is None else list(zip(score[is_held].tolist(), answer[is_held].tolist(), strict=True)),
+        tops.tolist(),
+        min_rows=30,
+        alpha=0.2,
+        has_groups=groups is not None,
+    )
+    cells = Cells(tops, 0 if groups is None else None)
+    maps = fit_margins(Tally.of(score, right, groups=groups), cells, alpha=0.2, answers=held)
+    np.testing.assert_allclose(np.stack([maps.below, maps.above, maps.shift], axis=1), slow_bands, atol=1e-9)
+    of_groups = {
+        name: (low, high, rows)
+        for name, low, high, rows in zip(
+            maps.cells.lineage.owner[1:].tolist(),
+            maps.cells.low[n_bands:],
+            maps.cells.high[n_bands:],
+            maps.cells.rows[n_bands:],
+            strict=True,
+        )
+    }
+    assert of_groups.keys() == slow_groups.keys()
+    for name, found in of_groups.items():
+        np.testing.assert_allclose(found, slow_groups[name], atol=1e-9)
+
+
+def world(n, seed=0, groups=2):
+    """Return scores that are right on average, but not in every group."""
+    rng = np.random.default_rng(seed)
+    score, group = rng.uniform(0.3, 0.9, n), rng.integers(0, groups, n)
+    return score, rng.random(n) < score + np.where(group % 2, 0.1, -0.1), group
+
+
+def explained(model, score, groups):
+    found = model.explain(score, groups=groups)
+    names = ("calibrated", "low", "high", "rows", "group_low", "group_high", "group_rows")
+    return np.stack([getattr(found, name) for name in names])
+
+
+@examples(15)
+@given(seed=st.integers(0, 1000), kind=st.sampled_from(["flat", "tree"]), has_documents=st.booleans())
+def test_the_order_of_rows_is_irrelevant(seed, kind, has_documents):
+    score, right, group = world(600, seed, groups=4)
+    groups = Paths(group, np.full(600, 3), 2) if kind == "tree" else group
+    ids = np.arange(600) // 3 if has_documents else np.arange(600)
+    order = np.random.default_rng(seed).permutation(600)
+    shuffled = Paths(group[order], np.full(600, 3), 2) if kind == "tree" else group[order]
+    options = {"n_blocks": DOCUMENTS} if has_documents else {}
+    one = MarginBinning(within=0.2).fit_tally(Tally.of(score, right, groups=groups, ids=ids, **options))
+    tally = Tally.of(score[order], right[order], groups=shuffled, ids=ids[order], **options)
+    other = MarginBinning(within=0.2).fit_tally(tally)
+    assert len(one.maps_.below) > 1
+    np.testing.assert_array_equal(explained(one, score, groups), explained(other, score, groups))
+
+
+def test_saved_maps_are_equal_to_the_last_bit():
+    score, right, group = world(2000)
+    for groups in (None, group, Paths(group, np.full(2000, 2), 1)):
+        model = MarginBinning().fit(score, right, groups=groups)
+        again = MarginBinning()
+        again.maps_ = rebuilt(model.maps_)
+        np.testing.assert_array_equal(explained(model, score, groups), explained(again, score, groups))
+
+
+def test_maps_that_no_fit_made_are_refused():
+    score, right, group = world(2000)
+    maps = MarginBinning().fit(score, right, groups=group).maps_
+    for change in (
+        {"shift": maps.shift[:-1]},
+        {"below": maps.below - 2},
+        {"above": maps.above[:-1]},
+        {"cells": replace(maps.cells, low=maps.cells.high, high=maps.cells.low)},
+        {"cells": replace(maps.cells, rows=maps.cells.rows[:-1])},
+    ):
+        with pytest.raises(InputError):
+            rebuilt(replace(maps, **change))
+
+
+def test_one_group_has_the_interval_of_all_rows():
+    """Bands of half of alpha are those without groups at half of alpha; one band is one group."""
+    score, right, _ = world(3000)
+    one, none = MarginBinning(), MarginBinning(alpha=0.05)
+    with_group = one.fit(score, right, groups=np.full(3000, 7)).explain(score, groups=np.full(3000, 7))
+    without = none.fit(score, right).explain(score)
+    for name in ("calibrated", "low", "high", "rows"):
+        np.testing.assert_allclose(getattr(with_group, name), getattr(without, name), atol=1e-12)
+    assert np.isnan(without.group_low).all()
+    assert (with_group.group_rows == 3000).all()
+    expected = clopper_pearson(right.sum(), 3000, 0.1 / 4)
+    np.testing.assert_allclose([with_group.group_low[0], with_group.group_high[0]], expected, atol=1e-9)
+
+
+@examples(15)
+@given(seed=st.integers(0, 1000), factor=st.integers(2, 20))
+def test_more_rows_of_the_same_kind_give_narrower_intervals(seed, factor):
+    score, right, group = world(300, seed)
+    cells = Cells(np.array([0.5, 0.7, np.inf]), None)
+    few, many = (
+        fit_margins(Tally.of(np.tile(score, k), np.tile(right, k), groups=np.tile(group, k)), cells)
+        for k in (1, factor)
+    )
+    assert (few.below + few.above > many.below + many.above).all()
+    assert (few.cells.high - few.cells.low > many.cells.high - many.cells.low).all()
+
+
+def test_a_smaller_width_gives_fewer_bands_and_groups():
+    score, right, group = world(4000, groups=8)
+    tree = Paths(group, np.full(4000, 4), 3)
+    widths = (0.03, 0.05, 0.08, 0.12, 0.2)
+    models = [MarginBinning(within=within).fit(score, right, groups=tree) for within in widths]
+    bands, depths = [len(model.maps_.below) for model in models], [model.maps_.max_depth for model in models]
+    assert bands == sorted(bands)
+    assert depths == sorted(depths)
+    assert (bands[0], depths[0]) < (bands[-1], depths[-1])
+    for within, model in zip(widths, models, strict=True):
+        if len(model.maps_.below) > 1:
+            assert model.maps_.median_error_bound() <= 1.25 * within
+        if model.maps_.max_depth:
+            assert model.maps_.median_group_width() <= 1.1 * within
+
+
+def test_refusals():
+    for within in (0, 1.5, 1, -0.1, float("nan"), "narrow", True):
+        with pytest.raises(InputError, match=r"within is .*; expected a distance between 0 and 1, such as 0\.1"):
+            MarginBinning(within=within).fit([0.5, 0.6], [1, 0])
+    with pytest.raises(InputError, match="alpha"):
+        MarginBinning(alpha=0).fit([0.5, 0.6], [1, 0])
+    with pytest.raises(InputError, match="max_depth is 3, and the groups are not a tree"):
+        MarginBinning(max_depth=3).fit([0.5, 0.6], [1, 0], groups=["a", "b"])
+    with pytest.raises(InputError, match="max_depth is 3; the groups are a tree of depth 1"):
+        MarginBinning(max_depth=3).fit([0.5, 0.6], [1, 0], groups=Paths(np.array([0, 1]), np.array([2, 2]), 1))
+
+
+@pytest.mark.parametrize("has_answers", [False, True])
+def test_rows_of_a_document_count_once(has_answers):
+    """Ten equal rows with one id say no more than one row."""
+    score, right, group = world(600)
+    answer, cells = np.clip(score + 0.02, 0, 1), Cells(np.array([0.5, 0.7, np.inf]), None)
+
+    def fitted(times, **options):
+        columns = [np.repeat(column, times) for column in (score, right, group, answer, np.arange(600))]
+        tally = Tally.of(columns[0], columns[1], groups=columns[2], ids=columns[4], **options)
+        held = Tally.of(columns[0], columns[3], ids=columns[4], **options) if has_answers else None
+        return fit_margins(tally, cells, answers=held)
+
+    alone, repeated, as_if_new = fitted(1), fitted(10, n_blocks=DOCUMENTS), fitted(10)
+    assert repeated.certificate.is_by_document
+    for name in ("below", "above"):
+        assert (getattr(repeated, name) >= getattr(alone, name) - 1e-12).all()
+    assert (repeated.cells.low <= alone.cells.low + 1e-12).all()
+    assert (repeated.cells.high >= alone.cells.high - 1e-12).all()
+    # The test can fail: rows that are taken for new ones have narrower intervals.
+    assert (as_if_new.below + as_if_new.above < alone.below + alone.above).all()
+
+
+def test_ids_that_repeat_are_documents():
+    score, right, group = world(600)
+    ids = np.repeat(np.arange(600), 5)
+    rows = [np.repeat(column, 5) for column in (score, right, group)]
+    model = MarginBinning().fit(rows[0], rows[1], groups=rows[2], ids=ids)
+    assert model.maps_.certificate.is_by_document
+    assert model.maps_.cells.rows[: len(model.maps_.below)].sum() == 600
+
+
+def test_the_mean_answer_is_that_of_documents():
+    """Documents of one to nine rows: the interval is about a random row of a random document, in each band."""
+    rng = np.random.default_rng(0)
+    ids = np.repeat(np.arange(300), rng.integers(1, 10, 300))
+    score = np.clip(0.6 + 0.03 * np.bincount(ids)[ids] + rng.normal(scale=0.1, size=len(ids)), 0, 1).round(7)
+    right = rng.random(len(ids)) < score
+    tops = np.array([0.7, np.inf])
+    maps = fit_margins(Tally.of(score, right, ids=ids, n_blocks=DOCUMENTS), Cells(tops, 0))
+    for at in range(2):
+        mine = np.searchsorted(tops, score) == at
+        means = [score[mine & (ids == one)].mean() for one in np.unique(ids[mine])]
+        assert abs(np.mean(means) - score[mine].mean()) > 0.0005
+        assert maps.cells.value[at] - maps.shift[at] == pytest.approx(np.mean(means), abs=1e-9)
+
+
+# Cells
+
+
+def test_cells_are_planned_without_labels():
+    names = {"scores", "column", "rows", "alpha", "within", "max_depth", "repeats"}
+    assert inspect.signature(plan_cells).parameters.keys() == names
+
+
+@pytest.mark.parametrize("within", [None, 0.04, 0.06])
+def test_the_planned_width_is_reached(within):
+    """Scores of 1,000 rows plan; 4,000 others certify. Half of the answers get the width, up to noise."""
+    wanted = {None: (0.05 * (2800 / 4000) ** 0.25, 0.17 * (700 / 4000) ** (1 / 3))}.get(within, (within, within))
+    widths = []
+    for seed in range(sized(40)):
+        score, _, group = world(1000, seed, groups=8)
+        column = as_grouping(Paths(group, np.full(1000, 4), 3), 1000)
+        cells = plan_cells(score, column, rows=4000, alpha=0.1, within=within)
+        assert len(cells.tops) > 1
+        assert cells.depth > 0
+        score, right, group = world(4000, 1000 + seed, groups=8)
+        tally = Tally.of(score, right, groups=Paths(group, np.full(4000, 4), 3))
+        maps = fit_margins(tally, cells, alpha=0.1)
+        half = (maps.below + maps.above) / 2
+        of_bands = np.median(np.repeat(half, maps.cells.rows[: len(half)]))
+        widths.append((of_bands, maps.median_group_width()))
+    for found, limit in zip(np.mean(widths, axis=0), wanted, strict=True):
+        assert 0.6 * limit < found <= 1.02 * limit
+
+
+def test_equal_scores_are_one_band():
+    assert plan_cells(np.full(500, 0.7), None, rows=1e6, alpha=0.1).tops.tolist() == [np.inf]
+    tops = plan_cells(np.repeat([0.2, 0.7], 500), None, rows=1e6, alpha=0.1).tops
+    assert tops.tolist() == [0.2, np.inf]
+
+
+# Answers
+
+
+def test_answers_stay_where_they_are_inside_the_interval():
+    score, right, _ = world(3000)
+    model = MarginBinning().fit(score, right)
+    np.testing.assert_array_equal(model.maps_.shift, 0)
+    np.testing.assert_allclose(model.predict(score), score, atol=1e-7)
+
+
+@examples(30)
+@given(seed=st.integers(0, 10**6), off=st.sampled_from([-0.25, -0.1, 0.0, 0.1, 0.25]))
+def test_recalibration_moves_answers_towards_the_accuracy(seed, off):
+    rng = np.random.default_rng(seed)
+    truth = rng.uniform(0.3, 0.7, 2000)
+    score, right = truth + off, rng.random(2000) < truth
+    plain, moved = (MarginBinning(within=0.1, recalibrate=wish).fit(score, right) for wish in (False, True))
+    np.testing.assert_array_equal(plain.maps_.cells.top, moved.maps_.cells.top)
+    for model in (plain, moved):
+        found = model.explain(score)
+        assert (found.low <= found.calibrated).all()
+        assert (found.calibrated <= found.high).all()
+    band = np.searchsorted(plain.maps_.cells.top, score.round(7))
+    rows = np.bincount(band)
+    accuracy = np.bincount(band, right) / rows
+    distance = {
+        name: np.abs(np.bincount(band, model.predict(score)) / rows - accuracy)
+        for name, model in (("plain", plain), ("moved", moved))
+    }
+    before = np.abs(np.bincount(band, score) / rows - accuracy)
+    assert (distance["plain"] <= before + 1e-6).all()
+    assert (distance["moved"] <= distance["plain"] + 1e-6).all()
+    if abs(off) == 0.25:
+        assert (distance["moved"] < 0.03).all()
+
+
+def test_answers_of_another_score():
+    """Bands come from the first score; the mean answer is estimated on rows that trained neither."""
+    score, right, _ = world(4000)
+    tally, cells = Tally.of(score, right), Cells(np.array([0.5, 0.7, np.inf]), 0)
+    same = fit_margins(tally, cells, answers=Tally.of(score[:400], score[:400]))
+    low = fit_margins(tally, cells, answers=Tally.of(score[:400], score[:400] - 0.2))
+    few = fit_margins(tally, cells, answers=Tally.of(score[:20], score[:20] - 0.2))
+    np.testing.assert_allclose(same.shift, 0)
+    # Answers that are 0.2 too low are moved to the interval's end, 0.2 less its length.
+    assert (low.shift > 0.1).all()
+    np.testing.assert_allclose(low.below, 0, atol=1e-12)
+    # A mean answer that few rows estimate has a wider interval.
+    assert (few.below + few.above > low.below + low.above).all()
 
 
 def test_all_groups_of_documents_share_alpha_with_rows_or_without():

@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from qacal import load
 from qacal.cli import options
 from qacal.cli.main import main
 from qacal.errors import InputError, QacalWarning
@@ -103,13 +104,16 @@ def folder(tmp_path_factory):
 def test_fit_apply_evaluate_groups(folder, tmp_path):
     ok("apply", folder / "model", folder / "new.parquet", "-o", tmp_path / "out.parquet")
     out = pl.read_parquet(tmp_path / "out.parquet")
-    assert out.columns[-10:] == [
+    assert out.columns[-13:] == [
         "calibrated",
         "low",
         "high",
         "group",
         "source",
         "rows",
+        "group_low",
+        "group_high",
+        "group_rows",
         "alpha",
         "unlike",
         "decision",
@@ -127,7 +131,10 @@ def test_fit_apply_evaluate_groups(folder, tmp_path):
     same = json.loads(ok("evaluate", tmp_path / "out.parquet", "--groups", "topic", "--json"))
     assert same["after"] == found["after"]
 
-    said = "8 groups with 400 certifying rows in all (the score was trained on 1,600 other rows)\n"
+    model = load(folder / "model")
+    rows, training = model.rows_, model.learned_score_.rows_
+    assert (0.68 < rows / 2000 < 0.72, 0.88 < training / 2000 < 0.92) == (True, True)
+    said = f"8 groups with {rows:,} certifying rows in all (the score was trained on {training:,} rows)\n"
     assert said in ok("groups", folder / "model", "--examples", "1")
     assert len(json.loads(ok("groups", folder / "model", "--json"))) == 8
 
@@ -140,7 +147,7 @@ def test_pipes(folder):
     out = done.stdout.decode()
     assert done.stderr == b""
     assert len(out.splitlines()) == 300
-    assert json.loads(out.splitlines()[0])["source"] in ("group", "ancestor", "root")
+    assert json.loads(out.splitlines()[0])["source"] == "band"
     code, out, err = run("apply", folder / "model", "-", stdin=b"")
     assert (code, out) == (1, "")
     assert "standard input is empty" in err
@@ -210,7 +217,7 @@ def test_one_model_for_each_llm(tmp_path):
     assert "several LLMs: parrot-1, parrot-2" in err
     printed = ok("fit", tmp_path / "a.parquet", "-o", tmp_path / "models", "--by", "model", "--partition", "kdtree:1")
     assert "model parrot-2: " in printed
-    assert "(StepBinning)." in printed
+    assert "(MarginBinning)." in printed
     ok("apply", tmp_path / "models", tmp_path / "a.parquet", "-o", tmp_path / "out.parquet")
     out = pl.read_parquet(tmp_path / "out.parquet")
     assert out["id"].to_list() == [row["id"] for row in rows]

@@ -10,7 +10,7 @@ from qacal import QACalibrator, StepBinning, load
 from tests.answers import answers
 from tests.cli.test_cli import ok, run
 
-ASKED = ("--question", "What is 3 plus 4, as a number? (no. 7)", "--answer", "The sum is 7.", "--confidence", "0.9")
+ASKED = ("--question", "What is 35 plus 42, as a number? (no. 777)", "--answer", "The sum is 7.", "--confidence", "0.9")
 TEXTS = (ASKED[1], ASKED[3], 0.9)
 
 
@@ -31,7 +31,8 @@ def shown(*arguments):
     assert why.startswith("Why ")
     lines = [line.partition(" ") for line in evidence.splitlines()]
     names = [name for name, _, _ in lines if name != "unlike"]
-    assert names == ["stated", "calibrated", "interval", "group", "decision"]
+    assert [name for name in names if name] == ["stated", "calibrated", "interval", "group", "decision"]
+    # The accuracy of the group is a line without a name.
     return {name: text.strip() for name, _, text in lines}
 
 
@@ -41,8 +42,14 @@ def test_it_is_what_the_model_explains(folder):
     lines = shown(folder / "model", *ASKED)
     assert lines["stated"] == "0.90"
     assert lines["calibrated"].startswith(f"{found['calibrated']:.2f}, ")
-    assert lines["interval"].startswith(f"{found['low']:.2f} to {found['high']:.2f}: accuracy of ")
-    assert f"with a similar probability ({found['rows']} rows, with probability 90%)" in lines["interval"]
+    assert lines["interval"] == (
+        f"{found['low']:.2f} to {found['high']:.2f}: accuracy, on average over answers with a similar probability "
+        f"({found['rows']} rows, with probability 90%)"
+    )
+    assert lines[""] == (
+        f"{found['group_low']:.2f} to {found['group_high']:.2f}: accuracy of all answers of this group "
+        f"({found['group_rows']} rows, at once with the interval)"
+    )
     assert lines["group"].startswith(f"{found['group']} (")
     assert "plus" in lines["group"]
     assert "no threshold chosen yet" in lines["decision"]
@@ -57,7 +64,7 @@ def test_which_answers_the_interval_covers(folder, tmp_path):
     assert "accuracy of all answers" in lines["interval"]
     assert lines["group"] == "unknown to the model"
     pl.DataFrame(answers(4000)).write_parquet(tmp_path / "many.parquet")
-    ok("fit", tmp_path / "many.parquet", "-o", tmp_path / "many")
+    ok("fit", tmp_path / "many.parquet", "-o", tmp_path / "many", "--calibrator", "step-binning")
     assert "answers in a larger group" in shown(tmp_path / "many", *ASKED)["interval"]
     rows = [{"id": at, "confidence": 0.5, "correct": at % 2, "topic": "coins"} for at in range(49)]
     QACalibrator(partition="column:topic", calibrator=StepBinning(), learned_score=None).fit(rows).save(

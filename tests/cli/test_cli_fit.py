@@ -36,9 +36,13 @@ def certificates(out):
 @pytest.mark.parametrize(
     ("count", "options", "said"),
     [
-        (1000, (), r"0 of 16; 16 use those of all rows\."),
-        (5000, (), r"0 of 16; 16 use those of a larger group\."),
-        (5000, ("--partition", "bisecting:2"), r"1 of 4; 3 use those of a larger group\."),
+        (1000, ("--calibrator", "step-binning"), r"0 of 16; 16 use those of all rows\."),
+        (5000, ("--calibrator", "step-binning"), r"0 of 16; 16 use those of a larger group\."),
+        (
+            5000,
+            ("--calibrator", "step-binning", "--partition", "bisecting:2"),
+            r"1 of 4; 3 use those of a larger group\.",
+        ),
         (5000, ("--partition", "column:topic", "--calibrator", "step-binning"), r"4 of 4\."),
         (600, ("--partition", "column:topic"), r"4 of 4\."),
         (600, ("--partition", "column:topic", "--calibrator", "qa-binning"), r"4 of 4\."),
@@ -55,20 +59,21 @@ def test_how_many_groups_have_their_own_intervals(tmp_path, count, options, said
 def test_how_many_rows_a_certificate_takes_is_the_same_after_every_fit(tmp_path):
     """Labelled rows of one kind of text; with as many, and a fifth to spare, the group has a certificate."""
     rule = "A group has intervals of its own from 250 certifying rows on, which about 1,300 labelled rows of its kind"
+    steps = ("--calibrator", "step-binning", "--partition", "bisecting:2")
     for count in (600, 2000):
-        out, _ = fit(tmp_path, answers(count), "--partition", "bisecting:2")
+        out, _ = fit(tmp_path, answers(count), *steps)
         largest = max(group.rows for group in load(tmp_path / "model").describe_groups())
         assert f"{rule} give it; the largest without them has {largest}." in out
-    out, _ = fit(tmp_path, answers(int(1.2 * 4 * 1300)), "--partition", "bisecting:2")
+    out, _ = fit(tmp_path, answers(int(1.2 * 4 * 1300)), *steps)
     assert int(certificates(out).split()[0]) >= 1
 
 
 def test_very_few_rows_are_told_first_what_they_cannot_say(tmp_path):
     few = "80 labelled rows: the intervals say little. Even one interval for all answers is within 0.1 only from about "
-    for options, labels in (((), 760), (("--partition", "column:topic"), 160)):
+    for options, labels in ((("--calibrator", "step-binning"), 760), (("--partition", "column:topic"), 160)):
         out, _ = fit(tmp_path, answers(80), *options)
         assert out.startswith(f"{few}{labels} labelled rows on.\n")
-    assert "say little" not in fit(tmp_path, answers(120))[0]
+    assert "say little" not in fit(tmp_path, answers(120), "--calibrator", "step-binning")[0]
     # One bin with 160 rows, for any accuracy, has an interval within 0.1.
     right = np.arange(160) % 2
     found = UniformMassBinning(points_per_bin=160).fit(np.full(160, 0.7), right).explain([0.7])
@@ -78,20 +83,25 @@ def test_very_few_rows_are_told_first_what_they_cannot_say(tmp_path):
 def test_rows_of_a_certify_file_are_counted_apart(tmp_path):
     pl.DataFrame(people(900, seed=2)).write_parquet(tmp_path / "people.parquet")
     learn = judged(answers(900, seed=1), 1)
-    out, _ = fit(tmp_path, learn, "--partition", "bisecting:1", "--certify", tmp_path / "people.parquet")
+    steps = ("--calibrator", "step-binning", "--certify", tmp_path / "people.parquet")
+    out, _ = fit(tmp_path, learn, "--partition", "bisecting:1", *steps)
     model = load(tmp_path / "model")
     small = [group.rows for group in model.describe_groups() if group.rows < 250]
     assert model.rows_ == 900
     assert len(small) == 2 - int(certificates(out).split()[0])
-    out, _ = fit(tmp_path, learn, "--partition", "bisecting:3", "--certify", tmp_path / "people.parquet")
+    out, _ = fit(tmp_path, learn, "--partition", "bisecting:3", *steps)
     largest = max(group.rows for group in load(tmp_path / "model").describe_groups() if group.rows < 250)
     assert f"from 250 certifying rows on; the largest without them has {largest}." in out
+    out, _ = fit(tmp_path, learn, "--certify", tmp_path / "people.parquet")
+    assert out.startswith("900 rows certify, in ")
+    assert re.search(r"^Score: .*, trained on 900 rows\.$", out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        *((), ("--partition", "column:topic"), ("--calibrator", "tree-binning"), ("--calibrator", "qa-binning")),
+        *(("--calibrator", "step-binning"), ("--partition", "column:topic")),
+        *(("--calibrator", "tree-binning"), ("--calibrator", "qa-binning")),
         ("--partition", "column:kind", "--calibrator", "scaling-qa-binning"),
     ],
 )
@@ -109,15 +119,52 @@ def test_how_far_off_half_of_the_answers_can_be(tmp_path, options):
     assert bound == pytest.approx(far.median(), abs=0.03)
 
 
+def test_what_the_default_certifies(tmp_path):
+    """Bands and groups, with their half-widths; those of new answers are like them."""
+    rows = [answers(6000)[at] for at in np.random.default_rng(1).permutation(6000)]
+    out, _ = fit(tmp_path, rows[:2000])
+    model = load(tmp_path / "model")
+    found = re.search(
+        rf"^Certified on {model.rows_:,} rows\. With probability 90%, all of this holds at once:\n"
+        r"   by probability: (\d+) bands of similar answers\. Their mean calibrated probability is within (0\.\d\d) of "
+        r"their accuracy\.\n   by group: (\d+) groups\. The accuracy of a group is known to ±(0\.\d\d)\.$",
+        out,
+        re.MULTILINE,
+    )
+    bands, bound, groups, width = found.groups()
+    new = pl.DataFrame(model.calibrate(rows[2000:]))
+    assert int(bands) == len(model.calibrator_.maps_.below) > 1
+    assert int(groups) == new["group"].n_unique() == len(model.describe_groups())
+    far = np.maximum(new["high"] - new["calibrated"], new["calibrated"] - new["low"])
+    assert float(bound) == pytest.approx(far.median(), abs=0.03)
+    assert float(width) == pytest.approx(((new["group_high"] - new["group_low"]) / 2).median(), abs=0.03)
+
+
+def test_the_width_that_was_asked_for(tmp_path):
+    """A wider interval allows more bands and deeper groups."""
+    rows = answers(2000)
+    models = {}
+    for within in ("0.04", "0.15"):
+        fit(tmp_path, rows, "--within", within, model=within)
+        models[within] = load(tmp_path / within).calibrator_.maps_
+    assert len(models["0.04"].below) < len(models["0.15"].below)
+    assert models["0.04"].max_depth < models["0.15"].max_depth
+    for within, maps in models.items():
+        assert maps.median_error_bound() < 1.25 * float(within)
+    for within in ("0", "1.5"):
+        code, _, err = run("fit", tmp_path / "a.parquet", "-o", tmp_path / "model", "--within", within)
+        assert (code, f"--within is {within}; expected a number between 0 and 1" in " ".join(err.split())) == (2, True)
+
+
 def test_too_few_rows_to_certify_anything(tmp_path):
-    out, _ = fit(tmp_path, answers(60))
+    out, _ = fit(tmp_path, answers(60), "--calibrator", "step-binning")
     rows = load(tmp_path / "model").rows_
     assert (
         f"Certified on {rows} rows (with probability 90%): for half of the answers, the accuracy of similar "
         "answers is within 0." in out
     )
     assert "That says next to nothing, since 0.5 is always within 0.50" in out
-    assert "next to nothing" not in fit(tmp_path, answers(2000))[0]
+    assert "next to nothing" not in fit(tmp_path, answers(2000), "--calibrator", "step-binning")[0]
 
 
 def test_calibrators_without_certificates_print_none(tmp_path):
@@ -428,7 +475,8 @@ def test_the_table_of_many_llms_has_their_log_loss_held_out(tmp_path):
     out = fit(tmp_path, rows, "--by", "model")[0]
     losses = [found["tried"][0]["log_loss"], next(one["log_loss"] for one in found["tried"] if one["is_chosen"])]
     line = next(line for line in out.splitlines() if "llm-0" in line)
-    assert line.split() == ["llm-0", "60", *(f"{loss:.4f}" for loss in losses), "no"]
+    bound = f"{found['median_epsilon_of_a_row']:.2f}"
+    assert line.split() == ["llm-0", "60", *(f"{loss:.4f}" for loss in losses), bound]
 
 
 def test_at_most_three_llms_with_equal_labels_are_named(tmp_path):

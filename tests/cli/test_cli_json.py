@@ -34,10 +34,20 @@ def test_fit(folder, tmp_path):
     assert code == 0
     found = json.loads(out)
     assert found["model"] == str(tmp_path / "model")
-    assert found["rows"] + found["rows_learned_from"] == 800
+    assert 0.65 < found["rows"] / 800 < 0.75
+    assert 0.85 < found["rows_learned_from"] / 800 < 0.95
     assert [trial["name"] for trial in found["tried"] if trial["is_chosen"]] == [found["score"]]
-    assert sum(found["certificates"].values()) == found["groups"]
+    assert found["calibrator"] == "MarginBinning"
+    assert found["bands"] >= 1
+    for width in ("median_epsilon_of_a_row", "median_half_width_of_a_group"):
+        assert 0 < found[width] < 0.5
+    assert "certificates" not in found
     assert "Saved to" in err
+    steps = json.loads(
+        ok("fit", folder / "a.parquet", "-o", tmp_path / "steps", "--calibrator", "step-binning", "--json")
+    )
+    assert steps["rows"] + steps["rows_learned_from"] == 800
+    assert sum(steps["certificates"].values()) == steps["groups"]
     by = json.loads(ok("fit", folder / "a.parquet", "-o", tmp_path / "set", "--by", "model", "--json"))
     assert by["models"]["parrot-1"]["rows"] == found["rows"]
 

@@ -72,9 +72,10 @@ def test_the_papers_own_choices(file, tmp_path):
     assert (model.partition_.axes, model.partition_.fitted_.axes) == ("coordinate", None)
     assert model.calibrator_.maps_.is_jittered
     for extra, said in (
-        ((), "step-binning does not divide equal confidences; leave out --ties"),
+        ((), "margin-binning does not divide equal confidences; leave out --ties"),
+        (("--calibrator", "step-binning"), "step-binning does not divide equal confidences; leave out --ties"),
         (("--calibrator", "isotonic-calibration"), "isotonic-calibration does not divide equal confidences"),
-        (("--continuous",), "leave out --calibrator and --ties"),
+        (("--continuous",), "leave out --calibrator, --ties and --within"),
         (("--ties", "random"), "--ties is 'random'; expected one of merge, jitter"),
     ):
         code, _, error = run(*fit, *extra)

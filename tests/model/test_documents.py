@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 import qacal
-from qacal import QACalibrator
+from qacal import QACalibrator, StepBinning
 from qacal.model.summary import described
 from qacal.records.files import open_file, refuse
 from qacal.report.content import read_contents
@@ -37,11 +37,11 @@ def model():
 def test_the_default_model_counts_documents(model, tmp_path):
     maps = model.calibrator_.maps_
     assert maps.certificate.is_by_document
-    assert maps.rows[: maps.offset[1]].sum() < model.rows_
-    assert (
-        "as documents, since ids repeat: for half of the answers, the accuracy of similar answers (a random row of a"
-        in described(model)
-    )
+    bands = len(maps.below)
+    assert maps.cells.rows[:bands].sum() < model.rows_
+    assert maps.cells.rows[bands:].sum() < model.rows_
+    said = f"Certified on {model.rows_:,} rows, as documents, since ids repeat. With probability 90%, all of this holds"
+    assert said in described(model)
     model.save(tmp_path / "model")
     new = invoices(700, 5, seed=1)
     assert qacal.load(tmp_path / "model").calibrate(new) == model.calibrate(new)
@@ -61,8 +61,21 @@ def test_documents_may_be_in_several_batches(model, tmp_path):
     rows.sample(fraction=1, shuffle=True, seed=0).write_ndjson(tmp_path / "rows.jsonl")
     again = QACalibrator(partition="bisecting:1").fit(SmallBatches(tmp_path / "rows.jsonl"))
     one, two = (each.calibrator_.maps_ for each in (model, again))
-    np.testing.assert_array_equal(one.rows, two.rows)
-    np.testing.assert_allclose(one.low, two.low, atol=1e-9)
+    np.testing.assert_array_equal(one.cells.rows, two.cells.rows)
+    np.testing.assert_allclose(one.cells.low, two.cells.low, atol=1e-9)
+    np.testing.assert_allclose(one.below, two.below, atol=1e-9)
+    np.testing.assert_allclose(one.above, two.above, atol=1e-9)
+
+
+def test_documents_can_be_certified_within_groups():
+    model = QACalibrator(partition="bisecting:1", calibrator=StepBinning()).fit(invoices(0, 700))
+    maps = model.calibrator_.maps_
+    assert maps.certificate.is_by_document
+    assert maps.rows[: maps.offset[1]].sum() < model.rows_
+    assert (
+        "as documents, since ids repeat: for half of the answers, the accuracy of similar answers (a random row of a"
+        in described(model)
+    )
 
 
 def test_a_report_tests_one_row_of_each_document_and_bin(model):

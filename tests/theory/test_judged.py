@@ -58,4 +58,4 @@ def test_the_certifying_rows_are_those_given(by_people):
     (rows, _, labels), (few, _, own) = world.answers(400), world.answers(90)
     people = records(few, own, "p") if by_people else None
     model = QACalibrator("column:embedding").fit(records(rows, labels, "j"), certify_records=people)
-    assert model.rows_ == (90 if by_people else pytest.approx(80, abs=25))
+    assert model.rows_ == (90 if by_people else pytest.approx(280, abs=40))

@@ -90,20 +90,16 @@ def plan_cells(
     """
     for_bands, for_groups = widths(rows, within)
     scores = np.repeat(seven_decimals(scores), repeats)
-    has_groups = column is not None and max_depth != 0
-    part = alpha / 2 if has_groups else alpha
-    tops = [
-        np.append(np.unique(np.quantile(scores, np.arange(1, k) / k, method="lower")), np.inf)
-        for k in range(1, _MOST_BANDS + 1)
-    ]
-    reached = [top for top in tops if _expected(np.searchsorted(top, scores), scores, rows, part) <= for_bands]
-    depth: int | None = 0
-    if column is not None and has_groups and column.depth is None:
-        depth = None
-    elif column is not None and has_groups:
-        for trial in range(1, deepest_level(column, max_depth) + 1):
-            if _expected(np.repeat(column.leaves(trial), repeats), scores, rows, part) <= for_groups:
+    deepest, depth = deepest_level(column, max_depth), None if column is not None and column.depth is None else 0
+    if column is not None and depth is not None:
+        for trial in range(1, deepest + 1):
+            if _expected(np.repeat(column.leaves(trial), repeats), scores, rows, alpha / 2) <= for_groups:
                 depth = trial
+    part = alpha if depth == 0 else alpha / 2
+    cuts = [np.unique(np.quantile(scores, np.arange(1, k) / k, method="lower")) for k in range(1, _MOST_BANDS + 1)]
+    # A band above the highest score would have no rows.
+    tops = [np.append(cut[cut < scores.max()], np.inf) for cut in cuts]
+    reached = [top for top in tops if _expected(np.searchsorted(top, scores), scores, rows, part) <= for_bands]
     return Cells(max(reached, key=len, default=tops[0]), depth)
 
 
@@ -167,7 +163,7 @@ class MarginMaps:
         has_group = group[0] >= 0 if group else np.zeros(len(answer), dtype=bool)
         place = group[0] if group else band
         return Evidence.of(
-            answer,
+            rows.exact,
             answer,
             group=group_names(codes, self.grouping, self.cells.max_depth),
             source=FROM_BAND,
@@ -181,7 +177,7 @@ class MarginMaps:
         )
 
     def _answers(self, rows: Rows, band: Ints) -> Floats:
-        answer = rows.exact if rows.answer is None else rows.answer
+        answer = rows.confidence if rows.answer is None else rows.answer
         return np.clip(answer + self.shift[band], 0.0, 1.0)
 
     def median_error_bound(self) -> float:
@@ -329,6 +325,8 @@ def _certifiable(level: Tally, *, is_tree: bool) -> Ints:
 def _mean_answers(root: Tally, tops: Floats, answers: Tally | None) -> tuple[Floats, Floats]:
     """Return the mean answer of each band, and its standard error."""
     count = len(tops)
+    if root.block is not None:
+        root = by_document(root, tops)
     first, error = _means(np.searchsorted(tops, root.confidence), root.confidence, root.rows, count)
     if answers is None:
         return first, error
@@ -338,15 +336,20 @@ def _mean_answers(root: Tally, tops: Floats, answers: Tally | None) -> tuple[Flo
     # How much of the first score is in an answer, within bands.
     x, y = (values - _means(place, values, answers.rows, count)[0][place] for values in (answers.confidence, answer))
     share = float(np.clip((answers.rows * x) @ y / np.maximum((answers.rows * x) @ x, 1e-12), 0.0, 1.0))
-    more, its_error = _means(place, answer - share * answers.confidence, answers.rows, count)
+    # Rows with the same first score are one cell of the tally, and their answers may differ.
+    within = np.maximum(answers.wtt - answers.wt**2 / answers.w, 0.0)
+    more, its_error = _means(place, answer - share * answers.confidence, answers.rows, count, within)
     return np.clip(share * first + more, 0.0, 1.0), np.hypot(share * error, its_error)
 
 
-def _means(place: Ints, values: Floats, rows: Ints, count: int) -> tuple[Floats, Floats]:
-    """Return the mean of values in each cell, and its standard error; cells have one more row with a usual spread."""
+def _means(place: Ints, values: Floats, rows: Ints, count: int, within: Floats | float = 0.0) -> tuple[Floats, Floats]:
+    """Return the mean of values in each cell, and its standard error; cells have one more row with a usual spread.
+
+    within : the sum of squares around each value, of the rows that it is the mean of.
+    """
     n = _summed(place, rows, count)
     mean = _summed(place, rows * values, count) / np.maximum(n, 1)
-    squares = _summed(place, rows * (values - mean[place]) ** 2, count)
+    squares = _summed(place, rows * (values - mean[place]) ** 2 + within, count)
     return mean, np.sqrt((squares + _SPREAD**2) / np.maximum(n, 1) / np.maximum(n, 1))
 
 

@@ -131,7 +131,10 @@ def _calibrator(model: QACalibrator, *, has_score: bool, has_certify_records: bo
         return type(model.calibrator)(**model.calibrator.get_params())
     if model.output == "continuous":
         return Identity() if has_score else TreeScaling()
-    return MarginBinning(recalibrate=has_certify_records) if has_score else TreeBinning()
+    if not has_score:
+        return TreeBinning()
+    # Labels of another kind, such as a judge's, are often wrong in some groups only; bands correct all groups alike.
+    return StepBinning(recalibrate=True) if has_certify_records else MarginBinning()
 
 
 def _require_tunable(tune: str, score: LearnedScore | None, calibrator: Calibrator) -> None:

@@ -105,7 +105,10 @@ def _maps_of(calibrator: Calibrator) -> _Exportable:
         raise InputError(f"calibrator is {shown(calibrator)}; expected a fitted one, such as model.calibrator_.")
     maps: Any = calibrator._fitted_maps()
     if not isinstance(maps, _Exportable):
-        raise InputError(f"{type(maps).__name__} cannot be exported; it is not a map of qacal.")
+        raise InputError(
+            f"{type(calibrator).__name__} cannot be exported; fit another calibrator, such as StepBinning() for a "
+            "score, or TreeBinning() for a confidence."
+        )
     return maps
 
 
