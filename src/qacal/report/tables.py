@@ -10,6 +10,7 @@ from qacal.metrics.calibration import CalibrationError
 from qacal.metrics.words import decimal, error_seen, percent
 from qacal.report.content import Content
 from qacal.report.style import look_of
+from qacal.thresholds.certified import CertifiedThreshold, ThresholdMenu
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,34 @@ def headline_table(content: Content) -> Table:
     rows.append([_AUAC, *(decimal(one.auac) for one in scores)])
     rows.append([_SHARPNESS, *(decimal(one.sharpness**0.5) for one in scores)])
     return Table("", ["", *(look_of(name).label for name in content.evaluation.by_score)], rows)
+
+
+def menu_table(menu: ThresholdMenu, *, has_ids: bool) -> Table:
+    """Return the certified thresholds for several accuracies, with what is guaranteed."""
+    rows = [[f"at least {percent(line.accuracy)}", *_menu_cells(line)] for line in menu.lines]
+    each = 100 * (1 - menu.lines[0].alpha)
+    intro = (
+        "Give an answer only if its calibrated confidence reaches a threshold, and abstain otherwise. With probability "
+        f"{percent(1 - menu.alpha)}, all thresholds in this table have at least their accuracy on other answers like "
+        f"these test rows, so you may choose any of them. (One line by itself: with probability {each:.4g}%.)"
+    )
+    if menu.lines[0].documents is not None:
+        intro += " Some ids have several rows, so accuracy is that of a random accepted row of a random document."
+    if not has_ids:
+        intro += (
+            " This holds only if the model was not fitted on these rows; they have no id or question to check that."
+        )
+    return Table("", ["accuracy of the answers given", "threshold", "answers given", "correct here"], rows, intro)
+
+
+def _menu_cells(line: CertifiedThreshold) -> list[str | Cell]:
+    part = line.parts[0]
+    if part.threshold is None or part.accuracy is None:
+        reasons = {"never": "no threshold had this accuracy", "unclear": ""}
+        needed = "" if part.rows_needed is None else f"about {part.rows_needed:,} rows like these might be enough"
+        return [Cell("not reachable with these rows", reasons.get(part.outlook or "", needed)), "", ""]
+    given = Cell(percent(part.coverage), f"{part.accepted:,} of {part.rows:,}")
+    return [f"{part.threshold:g}", given, percent(part.accuracy)]
 
 
 # Plain words, and under them the term of the literature.
