@@ -12,6 +12,7 @@ from qacal.calibrators.base import Rows
 from qacal.calibrators.margins import Cells, fit_margins
 from qacal.report import Block, band_plot, group_plot, read_contents, realised_errors, render
 from qacal.report.sentences import in_short, verdict_of
+from qacal.report.style import COLOURS
 from qacal.report.tables import menu_table
 from qacal.tally.ids import id_hashes
 from qacal.tally.tally import Tally
@@ -88,6 +89,18 @@ def test_a_broken_group():
     assert found.typical == pytest.approx(0.0)
     assert group_plot(found).get_title(loc="left") == "2 of 2 groups: the accuracy contradicts the interval"
     assert "contradicts 2." in group_plot(found).get_label()
+
+
+def test_the_legend_names_every_mark_in_its_colour():
+    """One of the two bands is off."""
+    half = realised({(0.3, "art"): 0.2, (0.9, "art"): 0.1, (0.3, "law"): 0.4, (0.9, "law"): 0.3})
+    assert half.is_broken[:2].tolist() == [False, True]
+    key = {text.get_text(): text.get_color() for text in band_plot(half).get_legend().get_texts()}
+    assert key == {
+        "certified interval": COLOURS["pooled"],
+        "accuracy of the test rows": COLOURS["calibrated"],
+        "accuracy that contradicts its interval": COLOURS["stated"],
+    }
 
 
 def test_a_wrong_answer_within_a_true_interval_is_an_error_and_no_breach():
@@ -234,7 +247,8 @@ def test_accuracies_out_of_reach():
     found = read_contents(model(), answers(40, seed=1))[""]
     last = menu_table(found.menu, has_ids=True).cells[-1]
     assert found.menu.lines[-1].threshold is None
-    assert last[1].text == "not reachable with these rows"
+    assert last[0].note.startswith("not reachable with these rows")
+    assert [cell.text for cell in last[1:]] == ["–", "–", "–"]
 
 
 def test_rows_of_the_fit_certify_no_threshold():

@@ -7,7 +7,8 @@ test row is seen. Given only the bin and the group of each test row at a level, 
 draws of :math:`\theta_k`; the :math:`D` levels of maps get :math:`\gamma / D` each. So if the guarantee holds, some
 interval is contradicted with probability at most :math:`\gamma = 0.05`, and for a default fit with at most
 :math:`\alpha + \gamma`. In simulations it was 1.3% with every truth at an end of its interval, the worst case that the
-guarantee allows, and none of 8,000 ordinary fits of steps or bins (``tests/theory/test_kept_promises.py``).
+guarantee allows, none of 8,000 ordinary fits of steps or bins,
+and one of 2,000 of bands and groups (``tests/theory/test_kept_promises.py``).
 
 *Bands and groups.* The default fit has an interval for the accuracy of each band, which is a range of the score, and of
 each group. The same test serves: bands are one level, and groups another. The fit also guarantees that the mean

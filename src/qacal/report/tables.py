@@ -8,6 +8,7 @@ from math import isnan
 
 from qacal.metrics.calibration import CalibrationError
 from qacal.metrics.words import decimal, error_seen, percent
+from qacal.model.summary import rounded_up
 from qacal.report.content import Content
 from qacal.report.style import look_of
 from qacal.thresholds.certified import CertifiedThreshold, ThresholdMenu
@@ -63,7 +64,7 @@ def headline_table(content: Content) -> Table:
 
 def menu_table(menu: ThresholdMenu, *, has_ids: bool) -> Table:
     """Return the certified thresholds for several accuracies, with what is guaranteed."""
-    rows = [[f"at least {percent(line.accuracy)}", *_menu_cells(line)] for line in menu.lines]
+    rows = [_menu_row(line) for line in menu.lines]
     each = 100 * (1 - menu.lines[0].alpha)
     intro = (
         "Give an answer only if its calibrated confidence reaches a threshold, and abstain otherwise. With probability "
@@ -76,17 +77,19 @@ def menu_table(menu: ThresholdMenu, *, has_ids: bool) -> Table:
         intro += (
             " This holds only if the model was not fitted on these rows; they have no id or question to check that."
         )
-    return Table("", ["accuracy of the answers given", "threshold", "answers given", "correct here"], rows, intro)
+    header = ["accuracy of the answers given", "threshold", "answers given", "correct here"]
+    return Table("When to answer", header, rows, intro)
 
 
-def _menu_cells(line: CertifiedThreshold) -> list[str | Cell]:
-    part = line.parts[0]
+def _menu_row(line: CertifiedThreshold) -> list[str | Cell]:
+    part, target = line.parts[0], f"at least {percent(line.accuracy)}"
     if part.threshold is None or part.accuracy is None:
-        reasons = {"never": "no threshold had this accuracy", "unclear": ""}
-        needed = "" if part.rows_needed is None else f"about {part.rows_needed:,} rows like these might be enough"
-        return [Cell("not reachable with these rows", reasons.get(part.outlook or "", needed)), "", ""]
+        why = "; no threshold had this accuracy" if part.outlook == "never" else ""
+        if part.rows_needed is not None:
+            why = f"; about {rounded_up(part.rows_needed):,} might be enough"
+        return [Cell(target, f"not reachable with these rows{why}"), "–", "–", "–"]
     given = Cell(percent(part.coverage), f"{part.accepted:,} of {part.rows:,}")
-    return [f"{part.threshold:g}", given, percent(part.accuracy)]
+    return [target, f"{part.threshold:g}", given, percent(part.accuracy)]
 
 
 # Plain words, and under them the term of the literature.

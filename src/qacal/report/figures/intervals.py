@@ -40,18 +40,17 @@ def _drawn(ax: Axes, realised: Realised, shown: Bools, x: Floats, kind: str) -> 
     low, high, accuracy = realised.low[shown], realised.high[shown], realised.accuracy[shown]
     ends, broken = (realised.noise_low[shown], realised.noise_high[shown]), realised.is_broken[shown]
     inside = realised.is_inside[shown]
-    bar: dict[str, Any] = {"color": style.COLOURS["pooled"], "linewidth": 5, "alpha": 0.35}
+    bar: dict[str, Any] = {"color": style.COLOURS["pooled"], "linewidth": min(5.0, 120 / len(x)), "alpha": 0.35}
     ax.vlines(x, low, high, zorder=2, **bar)
     ax.plot([], [], label="certified interval", **bar)
-    for is_shown, look, label in (
-        (~broken, style.LOOKS["calibrated"], "accuracy of the test rows"),
-        (broken, style.LOOKS["stated"], "contradicts its interval"),
+    for is_shown, colour, marker, label in (
+        (~broken, style.COLOURS["calibrated"], "o", "accuracy of the test rows"),
+        (broken, style.COLOURS["stated"], "D", "accuracy that contradicts its interval"),
     ):
         if is_shown.any():
-            ax.vlines(x[is_shown], ends[0][is_shown], ends[1][is_shown], color=look.colour, linewidth=0.9, zorder=3)
-            marks: dict[str, Any] = {"linestyle": "none", "marker": look.marker, "color": look.colour}
-            marks |= {"markerfacecolor": look.face, "markersize": 4.5, "zorder": 4, "label": label}
-            ax.plot(x[is_shown], accuracy[is_shown], **marks)
+            ax.vlines(x[is_shown], ends[0][is_shown], ends[1][is_shown], color=colour, linewidth=0.9, zorder=3)
+            marks: dict[str, Any] = {"linestyle": "none", "marker": marker, "markersize": 4.5, "color": colour}
+            ax.plot(x[is_shown], accuracy[is_shown], label=label, zorder=4, **marks)
     style.key(ax)
     count, out = counted(len(x), kind), int(broken.sum())
     if out:
