@@ -179,10 +179,42 @@ def test_bad_input_is_refused_and_nothing_is_half_written(folder, model, tmp_pat
     assert "No row can be used" in run("threshold", model, tmp_path / "bad.jsonl", "--accuracy", "0.6", *skip)[2]
 
 
+def test_a_menu_of_accuracies(folder):
+    """Each line is the threshold of its accuracy at a quarter of alpha, and nothing is saved."""
+    rows, before = folder / "labelled.parquet", bytes_of(folder / "model")
+    found = json.loads(ok("threshold", folder / "model", rows, "--json"))
+    assert [line["accuracy"] for line in found["lines"]] == [0.7, 0.8, 0.9, 0.95]
+    for line in found["lines"]:
+        _, alone, _ = run(
+            "threshold", folder / "model", rows, "--accuracy", str(line["accuracy"]), "--alpha", "0.025", "--json"
+        )
+        assert json.loads(alone)["parts"] == line["parts"]
+    printed = ok("threshold", folder / "model", rows)
+    assert "accuracy against share answered, on 1,500 rows" in printed
+    best = max(line["accuracy"] for line in found["lines"] if line["is_certified"])
+    assert f"--accuracy {best:g} --alpha 0.025 --save (alpha 0.1, shared by the 4 accuracies above)" in printed
+    assert bytes_of(folder / "model") == before
+
+
+def test_a_menu_for_groups(folder):
+    printed = ok("threshold", folder / "model", folder / "labelled.parquet", "--groups", "topic")
+    assert "1 of 4 groups" in printed
+    assert "--alpha 0.025 --groups topic --save" in printed
+
+
+def test_a_menu_without_any_threshold(folder, tmp_path):
+    rows = pl.DataFrame(answers(300, seed=1)).with_columns(correct=pl.col("confidence").rank("ordinal") % 3 == 0)
+    rows.write_parquet(tmp_path / "bad.parquet")
+    code, printed, err = run("threshold", folder / "model", tmp_path / "bad.parquet")
+    assert code == 1
+    assert "To save" not in printed
+    assert "no threshold could be certified" in err
+
+
 def test_wrong_use(folder):
     rows = folder / "labelled.parquet"
     for options in (
-        (),
+        ("--save",),
         ("--accuracy", "90"),
         ("--accuracy", "0.9", "--alpha", "0"),
         ("--wrong", "5"),
@@ -192,8 +224,8 @@ def test_wrong_use(folder):
         code, out, err = run("threshold", folder / "model", rows, *options)
         assert (code, out) == (2, ""), options
         assert "Error" in err
-    said = " ".join(run("threshold", folder / "model", rows)[2].split())
-    assert "pass --accuracy 0.9, or both --wrong and --abstain." in said
+    said = " ".join(run("threshold", folder / "model", rows, "--wrong", "5")[2].split())
+    assert "pass both --wrong and --abstain, or --accuracy 0.9." in said
     assert run("threshold", "nowhere", rows, "--accuracy", "0.9")[0] == 1
     assert run("apply", folder / "model", rows, "--threshold", "1.5")[0] == 2
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from qacal import Paths, QABinning, StepBinning
+from qacal import MarginBinning, Paths, QABinning, StepBinning
 from qacal.calibrators import UniformMassBinning
+from qacal.calibrators.margins import MarginMaps
 from qacal.guarantee import mean_intervals
 from qacal.metrics.claims import GAMMA
 from qacal.report import realised_errors
@@ -19,6 +20,9 @@ def held_against(model, score, right, groups=None, ids=None):
     """Return the test of a fit's intervals on new rows."""
     hashes = None if ids is None else id_hashes(ids, len(score))
     maps, rows = model.maps_, model._checked_rows(score, groups, ids)
+    if isinstance(maps, MarginMaps):
+        levels = maps.cells.bins_by_level(rows)
+        return realised_errors(maps, levels[:, 0], levels, right, hashes, maps.apply(rows))
     return realised_errors(maps, maps.bins_of(rows), maps.bins_by_level(rows), right, hashes)
 
 
@@ -71,6 +75,7 @@ FITS = {
     "fixed bins": lambda: StepBinning(step=0.1, rows_per_map=200),
     "bins of equal count": lambda: QABinning(points_per_bin=60),
     "bins of equal count, jittered": lambda: QABinning(points_per_bin=60, ties="jitter"),
+    "bands and groups": lambda: MarginBinning(),
     "one map": lambda: UniformMassBinning(n_bins=10),
 }
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from qacal import InputError, Paths, Tally, certified_threshold
-from qacal.thresholds.certified import lowest_rejected
+from qacal.thresholds.certified import lowest_rejected, threshold_menu
 from qacal.thresholds.curve import relative_entropy
 from qacal.thresholds.fit_record import CANDIDATES, Forecast, Forecasts
 from qacal.thresholds.outlook import best_start, fewest_rows
@@ -254,3 +254,15 @@ def test_with_too_few_fit_rows_the_start_accepts_all():
     assert CANDIDATES[best_start(outlook, CANDIDATES, 1000, 0.9, 0.1)] == 0.9
     nothing = Forecast(*(np.empty(0),) * 3)
     assert best_start(nothing.smoothed(), CANDIDATES, 1000, 0.9, 0.1) == 0
+
+
+def test_the_lines_of_a_menu_share_alpha():
+    rng = np.random.default_rng(0)
+    score = rng.choice(VALUES, 3000)
+    right = rng.random(3000) < 0.2 + 0.75 * score
+    menu = threshold_menu(right, score, alpha=0.2)
+    assert sum(line.alpha for line in menu.lines) == pytest.approx(menu.alpha)
+    for line in menu.lines:
+        assert line == certified_threshold(right, score, accuracy=line.accuracy, alpha=0.05)
+    assert menu.certified == tuple(line for line in menu.lines if line.threshold is not None)
+    assert 0 < len(menu.certified) < len(menu.lines)

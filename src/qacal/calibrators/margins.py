@@ -191,6 +191,14 @@ class MarginMaps:
         width, rows = (self.cells.high - self.cells.low)[bands:] / 2, self.cells.rows[bands:]
         return _median(width, rows) if rows.any() else None
 
+    def group_intervals(self) -> dict[Any, tuple[float, float]]:
+        """Return the interval of each group's accuracy, by the name of the group."""
+        if self.grouping is None:
+            return {}
+        names = self.grouping.decode(self.cells.lineage.owner[1:])
+        ends = zip(self.cells.low.tolist(), self.cells.high.tolist(), strict=True)
+        return dict(zip(names, list(ends)[len(self.below) :], strict=True))
+
     def parameters(self) -> dict[str, Any]:
         return {"alpha": self.certificate.alpha}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,7 @@ def run(
     """List the kinds of questions that a model found.
 
     For each group: the number of certifying rows, their accuracy, the mean stated confidence, and characteristic words.
+    The default model also certifies the accuracy of all answers of a group: "certified" is its interval.
 
     \b
         qacal groups model
@@ -30,11 +31,27 @@ def run(
 
     models = load(model)._models
     if json:
-        content = {str(value): [group.to_dict() for group in one.describe_groups()] for value, one in models.items()}
+        content = {str(value): _to_dicts(one) for value, one in models.items()}
         print(options.json_text(content["None"] if None in models else content))
         return
     for value, one in models.items():
         _print("" if value is None else f"{value}: ", one, examples)
+
+
+def _intervals(model: QACalibrator) -> dict[Any, tuple[float, float]]:
+    """Return the certified interval of each group's accuracy; empty if the model certifies something else."""
+    from qacal.calibrators.margins import MarginMaps
+
+    maps = model.calibrator_.maps_
+    return maps.group_intervals() if isinstance(maps, MarginMaps) else {}
+
+
+def _to_dicts(model: QACalibrator) -> list[dict[str, Any]]:
+    intervals, out = _intervals(model), []
+    for group in model.describe_groups():
+        low, high = intervals.get(group.group, (None, None))
+        out.append(group.to_dict() | {"low": low, "high": high})
+    return out
 
 
 def _print(title: str, model: QACalibrator, examples: int) -> None:
@@ -42,8 +59,17 @@ def _print(title: str, model: QACalibrator, examples: int) -> None:
     if not groups:
         options.show(f"{title}this model has no groups.")
         return
+    intervals = _intervals(model)
+    shown = {name: f"{low:.2f} to {high:.2f}" for name, (low, high) in intervals.items()}
     rows = [
-        (str(group.group), f"{group.rows:,}", f"{group.accuracy:.2f}", f"{group.confidence:.2f}", " ".join(group.words))
+        (
+            str(group.group),
+            f"{group.rows:,}",
+            f"{group.accuracy:.2f}",
+            *([shown.get(group.group, "none")] if intervals else []),
+            f"{group.confidence:.2f}",
+            " ".join(group.words),
+        )
         for group in groups
     ]
     certifying = counted(model.rows_, "certifying row" if model.calibrator_.properties.is_certified else "row")
@@ -51,7 +77,14 @@ def _print(title: str, model: QACalibrator, examples: int) -> None:
     if model.learned_score_ is not None:
         training = f" (the score was trained on {model.learned_score_.rows_:,} rows)"
     caption = f"{title}{counted(len(groups), 'group')} with {certifying} in all{training}"
-    options.show_table(caption, ("group", "rows", "accuracy", "stated", "words"), rows)
+    certified = ["certified"] if intervals else []
+    options.show_table(caption, ("group", "rows", "accuracy", *certified, "stated", "words"), rows)
+    if intervals:
+        sure = 100 * (1 - model.calibrator_.maps_.parameters()["alpha"])
+        options.show(
+            "certified: the accuracy of all answers of the group, future ones too. With probability "
+            f"{sure:.4g}%, all intervals of this model hold at once."
+        )
     for group in groups if examples else []:
         options.show(f"group {group.group}")
         for example in group.examples[:examples]:

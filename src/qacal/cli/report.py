@@ -44,8 +44,9 @@ def run(
 
     The file needs no network, and works on a screen, on a phone and on paper. The rows need `correct`, and must be
     held-out rows, because any model looks good on the rows of its fit. The report compares the stated confidence, one
-    pooled correction for all groups, and the calibrated confidence. It shows reliability overall and by group, what
-    calibration changes, when to answer, which guarantees the model gives and whether they held, and the groups.
+    pooled correction for all groups, and the calibrated confidence. It shows when to answer (a menu of certified
+    thresholds), reliability overall and by group, what calibration changes, which guarantees the model gives and
+    whether they held, and the groups.
 
     \b
         qacal report model test.parquet -o report.html

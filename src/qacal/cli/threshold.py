@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ from qacal.cli import options
 
 if TYPE_CHECKING:
     from qacal.model.choosing import Choice
-    from qacal.thresholds.certified import Certification, CertifiedThreshold
+    from qacal.thresholds.certified import Certification, CertifiedThreshold, ThresholdMenu
     from qacal.thresholds.costs import CheapestThreshold, Policy
 
 
@@ -19,7 +20,8 @@ def run(
     model: options.Model,
     file: options.Rows,
     accuracy: Annotated[
-        float | None, typer.Option(help="Target accuracy of the accepted answers, such as 0.9.")
+        float | None,
+        typer.Option(help="Target accuracy of the accepted answers, such as 0.9. Default: a menu of several."),
     ] = None,
     alpha: Annotated[float, typer.Option(help="Probability of a certified threshold that misses its target.")] = 0.1,
     per_group: Annotated[
@@ -49,6 +51,9 @@ def run(
     With --accuracy 0.9: the lowest threshold at which, with probability 1 - alpha, at least 90% of accepted answers are
     correct. It prints the share of accepted answers, and the number of correct answers that are withheld.
 
+    Without --accuracy it prints a menu: for each of several accuracies, the threshold and the share of accepted
+    answers. All lines hold at once with probability 1 - alpha, so any of them may be chosen.
+
     The rows need `correct`, and must not have been used for fitting or tuning. Rows of the fit are refused; they are
     detected by id, or by question if the rows of the fit had no id.
 
@@ -63,6 +68,7 @@ def run(
     calibrated confidences that is 1 - 1/5; the cheapest on these rows is printed, too. There is no guarantee.
 
     \b
+        qacal threshold model labelled.parquet
         qacal threshold model labelled.parquet --accuracy 0.9
         qacal threshold model labelled.parquet --accuracy 0.9 --per-group --save
         qacal threshold model labelled.parquet --accuracy 0.9 --groups field --save
@@ -71,18 +77,25 @@ def run(
     If no threshold can be certified (for any group, or any model of a set), it prints how many rows might be enough and
     which lower accuracies these rows can certify, saves nothing, and exits with 1.
     """
-    from qacal.model.choosing import Goal, choices
+    from qacal.model.choosing import Goal, choices, menus
     from qacal.model.saved import load
+    from qacal.thresholds.certified import TARGETS
 
-    if accuracy is None and (wrong is None or abstain is None):
-        raise typer.BadParameter("pass --accuracy 0.9, or both --wrong and --abstain.")
+    is_menu = accuracy is None and wrong is None and abstain is None
+    if accuracy is None and not is_menu and (wrong is None or abstain is None):
+        raise typer.BadParameter("pass both --wrong and --abstain, or --accuracy 0.9.")
+    if is_menu and save:
+        raise typer.BadParameter("--save needs --accuracy, or both --wrong and --abstain.")
     with options.usage_errors():
-        goal = Goal(accuracy, alpha, per_group, wrong, abstain, groups)
+        goal = Goal(TARGETS[0] if is_menu else accuracy, alpha, per_group, wrong, abstain, groups)
     options.require_apart(file, skip_bad_rows)
     loaded = load(model, embedder=embedder)
     reads = options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression, model=loaded)
     with reads as (rows, reading, progress):
-        chosen = choices(loaded, rows, reading, goal, allow_other_source=allow_other_source or (), progress=progress)
+        find: Any = menus if is_menu else choices
+        chosen: dict[Any, Any] = find(
+            loaded, rows, reading, goal, allow_other_source=allow_other_source or (), progress=progress
+        )
     with options.printing():
         _print(chosen, json, f"qacal threshold {quote(model)} {quote(file)}")
     done = sum(getattr(choice, "is_certified", True) for choice in chosen.values())
@@ -100,8 +113,8 @@ def run(
 # What is printed
 
 
-def _print(chosen: dict[Any, Choice], json: bool, command: str) -> None:
-    from qacal.thresholds.certified import CertifiedThreshold
+def _print(chosen: Mapping[Any, Choice | ThresholdMenu], json: bool, command: str) -> None:
+    from qacal.thresholds.certified import CertifiedThreshold, ThresholdMenu
 
     if json:
         content = {str(value): choice.to_dict() for value, choice in chosen.items()}
@@ -111,6 +124,8 @@ def _print(chosen: dict[Any, Choice], json: bool, command: str) -> None:
         title = "" if value is None else f"{value}: "
         if isinstance(choice, CertifiedThreshold):
             _print_certified(choice, title, command)
+        elif isinstance(choice, ThresholdMenu):
+            _print_menu(choice, title, command)
         else:
             _print_cheapest(choice, title)
 
@@ -131,7 +146,7 @@ def _print_certified(certified: CertifiedThreshold, title: str, command: str) ->
     caption = f"{title}{claim}, with probability {1 - certified.alpha:g}"
     largest_first = sorted(certified.parts, key=lambda part: -part.rows)
     options.show_table(caption, _HEADER, [_line(part) for part in largest_first])
-    for text in _remarks(certified):
+    for text in _shortfall(certified) + _about_rows(certified):
         options.show(text)
     if certified.reachable:
         _print_reachable(certified, command)
@@ -139,22 +154,40 @@ def _print_certified(certified: CertifiedThreshold, title: str, command: str) ->
 
 def _print_reachable(certified: CertifiedThreshold, command: str) -> None:
     """Print the lower targets that these rows can certify."""
-    rows = []
-    for one in certified.reachable:
-        found = [part.threshold for part in one.parts if part.threshold is not None]
-        threshold = [] if certified.is_grouped else [f"{found[0]:g}" if found else ""]
-        groups = f"{len(found)} of {len(one.parts)} groups" if len(one.parts) > 1 else "yes" if found else "no"
-        rows.append((f"{one.accuracy:g}", groups, *threshold, f"{one.coverage:.3f}"))
-    header = ("accuracy", "certified", *([] if certified.is_grouped else ["threshold"]), "share answered")
-    options.show_table("lower accuracies on these rows", header, rows)
+    _print_accuracies("lower accuracies on these rows", certified.reachable)
     best = next((one for one in certified.reachable if one.is_certified), None)
     if best is None:
         options.show("These cannot be certified either: use more rows, or a better model.")
-        return
-    per_group = f" --groups {certified.column}" if certified.column else " --per-group" if certified.is_grouped else ""
-    options.show(f"All certified accuracies hold at once with probability {1 - certified.alpha:g}: choose any of them.")
-    shared = f"alpha {certified.alpha:g}, shared by the {len(certified.reachable)} accuracies above"
+    else:
+        _print_how_to_save(best, certified.alpha, len(certified.reachable), command)
+
+
+def _print_menu(menu: ThresholdMenu, title: str, command: str) -> None:
+    _print_accuracies(f"{title}accuracy against share answered, on {menu.lines[0].rows:,} rows", menu.lines)
+    for text in _about_rows(menu.lines[0]):
+        options.show(text)
+    if menu.is_certified:
+        _print_how_to_save(menu.certified[-1], menu.alpha, len(menu.lines), command)
+
+
+def _print_accuracies(caption: str, lines: Sequence[CertifiedThreshold]) -> None:
+    """Print what each of several targets accepts."""
+    rows = []
+    for one in lines:
+        found = [part for part in one.parts if part.threshold is not None]
+        groups = f"{len(found)} of {len(one.parts)} groups" if len(one.parts) > 1 else "yes" if found else "no"
+        own = [(f"{part.threshold:g}", "" if part.accuracy is None else f"{part.accuracy:.3f}") for part in found[:1]]
+        threshold = [] if one.is_grouped else own[0] if own else ("", "")
+        rows.append((f"{one.accuracy:g}", groups, *threshold, f"{one.coverage:.3f}"))
+    header = ("accuracy", "certified", *([] if lines[0].is_grouped else ["threshold", "accuracy here"]))
+    options.show_table(caption, (*header, "share answered"), rows)
+
+
+def _print_how_to_save(best: CertifiedThreshold, alpha: float, count: int, command: str) -> None:
+    per_group = f" --groups {best.column}" if best.column else " --per-group" if best.is_grouped else ""
+    options.show(f"All certified accuracies hold at once with probability {1 - alpha:g}: choose any of them.")
     goal = f"--accuracy {best.accuracy:g} --alpha {best.alpha:.4g}{per_group} --save"
+    shared = f"alpha {alpha:g}, shared by the {count} accuracies above"
     options.show(f"To save the highest: {command} {goal} ({shared}).")
 
 
@@ -173,7 +206,8 @@ def _line(part: Certification) -> tuple[str, ...]:
     )
 
 
-def _remarks(certified: CertifiedThreshold) -> list[str]:
+def _shortfall(certified: CertifiedThreshold) -> list[str]:
+    """Return what would be needed to certify a threshold everywhere."""
     from qacal.guarantee import FOR_ONE_ROW
     from qacal.thresholds.outlook import fewest_rows
 
@@ -187,6 +221,12 @@ def _remarks(certified: CertifiedThreshold) -> list[str]:
         if None in outlooks:
             out.append("rows needed: enough in four of five cases, if they are like these rows.")
         out += [f"{outlook}: {means}" for outlook, means in _OUTLOOKS.items() if outlook in outlooks]
+    return out
+
+
+def _about_rows(certified: CertifiedThreshold) -> list[str]:
+    """Return what to know about the test rows."""
+    out = []
     if certified.documents is not None:
         out.append(
             f"Some ids have several rows, so rows with one id count as a document ({certified.documents:,} documents). "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeAlias
 
 from qacal.errors import InputError, QacalWarning
@@ -17,7 +16,14 @@ from qacal.model.pipeline import Progress
 from qacal.parameters import shown
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading
-from qacal.thresholds.certified import CertifiedThreshold, certified_threshold, lower_targets, target_accuracy
+from qacal.thresholds.certified import (
+    CertifiedThreshold,
+    ThresholdMenu,
+    certified_threshold,
+    lower_targets,
+    target_accuracy,
+    threshold_menu,
+)
 from qacal.thresholds.costs import CheapestThreshold, cheapest_threshold
 
 Choice: TypeAlias = CertifiedThreshold | CheapestThreshold
@@ -74,15 +80,44 @@ def choices(
     progress: Progress | None = None,
 ) -> dict[Any, Choice]:
     """Return the choice for a model (under None), or for each model of a set."""
+    parts = _rows_of_models(model, records, reading, goal, allow_other_source, progress)
+    return {value: _choice(model._models[value], rows, goal, where) for value, (rows, where) in parts.items()}
+
+
+def menus(
+    model: BaseModel,
+    records: Any,
+    reading: Reading,
+    goal: Goal,
+    *,
+    allow_other_source: AllowOtherSource = False,
+    progress: Progress | None = None,
+) -> dict[Any, ThresholdMenu]:
+    """Return a menu of certified thresholds, as `choices` does; the accuracy of the goal is not used."""
+    parts = _rows_of_models(model, records, reading, goal, allow_other_source, progress)
+    out = {}
+    for value, (rows, where) in parts.items():
+        columns, options = _certifying(model._models[value], rows, goal, where)
+        menu = threshold_menu(*columns, alpha=goal.alpha, **options)
+        out[value] = replace(menu, lines=tuple(replace(line, column=goal.groups) for line in menu.lines))
+    return out
+
+
+def _rows_of_models(
+    model: BaseModel,
+    records: Any,
+    reading: Reading,
+    goal: Goal,
+    allow_other_source: AllowOtherSource,
+    progress: Progress | None,
+) -> dict[Any, tuple[dict[str, Any], str]]:
+    """Return the rows of each model, and where they are, in words."""
     if goal.per_group and any(not one.describe_groups() for one in model._models.values()):
         raise InputError("this model has no groups; leave out --per-group (in Python: per_group=True).")
     rows = collect(
         records, reading, model, goal.groups, model._by, allow_other_source=allow_other_source, progress=progress
     )
-    return {
-        value: _choice(one, rows.columns(value), goal, "" if value is None else f"{model._by} {value}: ")
-        for value, one in model._models.items()
-    }
+    return {value: (rows.columns(value), "" if value is None else f"{model._by} {value}: ") for value in model._models}
 
 
 def require_unseen(model: QACalibrator, ids: Any, questions: Any, remedy: str, where: str = "") -> None:
@@ -96,30 +131,39 @@ def require_unseen(model: QACalibrator, ids: Any, questions: Any, remedy: str, w
 
 
 def _choice(model: QACalibrator, rows: dict[str, Any], goal: Goal, where: str) -> Choice:
-    calibrated, correct, ids = rows["calibrated"], rows["correct"], rows["ids"]
+    columns, options = _certifying(model, rows, goal, where)
+    if goal.wrong is not None and goal.abstain is not None:
+        return cheapest_threshold(*columns, wrong=goal.wrong, abstain=goal.abstain, ids=options["ids"])
+
+    def certified(accuracy: float, alpha: float) -> CertifiedThreshold:
+        found = certified_threshold(*columns, accuracy=accuracy, alpha=alpha, **options)
+        return replace(found, column=goal.groups)
+
+    threshold = certified(target_accuracy(goal.accuracy), goal.alpha)
+    if threshold.is_certified:
+        return threshold
+    lower = lower_targets(threshold.accuracy)
+    return replace(threshold, reachable=tuple(certified(target, goal.alpha / len(lower)) for target in lower))
+
+
+def _certifying(
+    model: QACalibrator, rows: dict[str, Any], goal: Goal, where: str
+) -> tuple[tuple[Any, Any], dict[str, Any]]:
+    """Return the labels and probabilities of rows, and the options of a certified threshold; refuse unfit rows."""
+    correct, ids = rows["correct"], rows["ids"]
     if not len(correct):
         raise InputError(f"{where}there are no rows to choose a threshold on.")
     require_unseen(model, ids, rows["questions"], "choose a threshold on other questions", where)
     doubt = doubt_of(correct, rows["confidence"], questions=None if ids is None else len({*ids}))
     if doubt is not None and doubt.kind == "opposite":
         warnings.warn(f"{where}{doubt.text}", QacalWarning, stacklevel=2)
-    if goal.wrong is not None and goal.abstain is not None:
-        return cheapest_threshold(correct, calibrated, wrong=goal.wrong, abstain=goal.abstain, ids=ids)
     others = model.fit_record_.outlooks()
     if goal.groups is not None:  # the fit knows its own groups, and these are others
         others = replace(others, groups={})
-    certify = partial(
-        certified_threshold,
-        correct,
-        calibrated,
-        groups=rows["groups"] if goal.per_group or goal.groups is not None else None,
-        known_groups=[group.group for group in model.describe_groups()] if goal.per_group else None,
-        ids=ids,
-        others=others,
-    )
-    threshold = replace(certify(accuracy=target_accuracy(goal.accuracy), alpha=goal.alpha), column=goal.groups)
-    if threshold.is_certified:
-        return threshold
-    lower = lower_targets(threshold.accuracy)
-    reachable = tuple(certify(accuracy=target, alpha=goal.alpha / len(lower)) for target in lower)
-    return replace(threshold, reachable=reachable)
+    options = {
+        "groups": rows["groups"] if goal.per_group or goal.groups is not None else None,
+        "known_groups": [group.group for group in model.describe_groups()] if goal.per_group else None,
+        "ids": ids,
+        "others": others,
+    }
+    return (correct, rows["calibrated"]), options

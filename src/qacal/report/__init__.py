@@ -13,6 +13,7 @@ Every figure is a function that takes tallies or records and an optional `ax`, a
 
 from qacal.report.content import Content, read_contents
 from qacal.report.data import Scored
+from qacal.report.figures.intervals import band_plot, group_plot
 from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
 from qacal.report.figures.scatter import realised_error_plot, recalibration_scatter, sharpness_plot
 from qacal.report.figures.selective import risk_coverage_plot, threshold_plot
@@ -27,6 +28,8 @@ __all__ = [
     "Realised",
     "Scored",
     "Table",
+    "band_plot",
+    "group_plot",
     "read_contents",
     "realised_error_plot",
     "realised_errors",

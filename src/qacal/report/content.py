@@ -21,6 +21,7 @@ from qacal.report.data import Gathered, Pairs, Scored, gather
 from qacal.report.groups import Group, groups_of
 from qacal.report.promise import Promise, Realised, promise_of, realised_errors, why_not_judged
 from qacal.report.sentences import Fact, facts_of
+from qacal.thresholds.certified import ThresholdMenu, threshold_menu
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,8 @@ class Content:
     promise : the guarantee; None for calibrators without bins.
     realised : the test of the guarantee; None without one, or if these rows cannot test it: `why_not` says why.
     threshold : the chosen threshold, if any.
+    menu : certified thresholds for several accuracies; None if the model was fitted on some of these rows.
+    has_ids : whether rows of the fit can be detected among these.
     doubts : why these rows may be unsuitable, in sentences.
     """
 
@@ -50,13 +53,26 @@ class Content:
     why_not: str
     has_texts: bool
     threshold: float | None
+    menu: ThresholdMenu | None
+    has_ids: bool
     doubts: tuple[str, ...]
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether some group that is shown has a certified interval of its accuracy."""
+        return any(group.certified is not None for group in self.groups)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as JSON can hold them."""
         promise = None if self.promise is None else asdict(self.promise)
         broken = None if self.realised is None else int(self.realised.is_broken.sum())
-        own = {"promise": promise, "intervals_broken": broken, "threshold": self.threshold, "doubts": [*self.doubts]}
+        own = {
+            "promise": promise,
+            "intervals_broken": broken,
+            "threshold": self.threshold,
+            "menu": None if self.menu is None else self.menu.to_dict(),
+            "doubts": [*self.doubts],
+        }
         return self.evaluation.to_dict() | dict(without_nan(own))
 
 
@@ -121,15 +137,19 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
     groups = groups_of(gathered, evaluation, examples)
     promise, realised = None, None
     if isinstance(maps, BinMaps | MarginMaps):
-        bins = maps.cells if isinstance(maps, MarginMaps) else maps
-        promise, why_not = promise_of(gathered, maps), why_not_judged(gathered, bins)
+        promise, why_not = promise_of(gathered, maps), why_not_judged(gathered, maps)
         if not why_not:
-            realised = realised_errors(bins, *(gathered.column(name) for name in ("bins", "levels", "correct", "ids")))
+            names = ("bins", "levels", "correct", "ids", "calibrated")
+            realised = realised_errors(maps, *(gathered.column(name) for name in names))
     else:
         why_not = (
             f"{type(model.calibrator_).__name__} answers without bins, so it has no intervals to test. The default "
             "model, QABinning and TreeBinning have intervals."
         )
+    menu = None
+    if not gathered.is_familiar:
+        others = model.fit_record_.outlooks()
+        menu = threshold_menu(correct, scores["calibrated"], ids=gathered.column("ids"), others=others)
     return Content(
         facts=facts_of(gathered),
         evaluation=evaluation,
@@ -142,6 +162,8 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         why_not=why_not,
         has_texts=gathered.has_texts and examples > 0,
         threshold=rule.threshold if threshold is None and rule is not None else threshold,
+        menu=menu,
+        has_ids=gathered.has_ids,
         doubts=tuple(_doubts(gathered, evaluation.doubt)),
     )
 

@@ -22,6 +22,7 @@ from qacal.model.evaluating import collect
 from qacal.model.groups import Sampler
 from qacal.model.model import QACalibrator
 from qacal.model.pipeline import Progress
+from qacal.partitions import Column
 from qacal.records.provenance import AllowOtherSource, require_known_origin
 from qacal.records.reading import Batch, Reading, read
 from qacal.records.reading import Gathered as Columns
@@ -234,6 +235,12 @@ class Gathered:
         """Return the confidences by name; the pooled ones only if they differ from the calibrated ones."""
         has_groups = self.model.calibrator_.properties.uses_groups or self.model.learned_score_ is not None
         return {name: self.column(name) for name in (SCORES if has_groups else ("stated", "calibrated"))}
+
+    @property
+    def has_own_groups(self) -> bool:
+        """Whether rows are shown in the groups that the model itself uses."""
+        partition = self.model.partition_
+        return self.grouped_by is None or (isinstance(partition, Column) and partition.name == self.grouped_by)
 
     def labels(self) -> list[Any] | None:
         """Return the group of each row, None for no group; None without groups."""

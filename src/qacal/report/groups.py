@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from qacal.calibrators.margins import MarginMaps
 from qacal.metrics.evaluation import Evaluation, GroupScores
 from qacal.metrics.words import error_seen, percent
 from qacal.report.data import Gathered
@@ -23,10 +24,12 @@ _TEXT_BUDGET = 400_000
 class Group(GroupScores):
     """One group of test rows, with its measures and what else the page shows of it.
 
+    certified : the interval of the group's accuracy; None if it has none.
     words, examples : characteristic words, and some rows; empty if the records have no texts.
     """
 
     tallies: dict[str, Tally] = field(default_factory=dict)
+    certified: tuple[float, float] | None = None
     words: tuple[str, ...] = ()
     examples: tuple[dict[str, Any], ...] = ()
 
@@ -48,11 +51,15 @@ def groups_of(gathered: Gathered, evaluation: Evaluation, examples: int) -> tupl
     if not evaluation.groups:
         return ()
     words, pairs = gathered.sampler.words(), gathered.sampler.examples(examples)
+    certified, maps = dict[Any, tuple[float, float]](), gathered.model.calibrator_._fitted_maps()
+    if isinstance(maps, MarginMaps) and gathered.has_own_groups:
+        certified = maps.group_intervals()
     tallies = {name: dict(iter(tally.without_blocks())) for name, tally in evaluation.tallies.items()}
     groups = [
         Group(
             **vars(scores),
             tallies={name: of_group[scores.group] for name, of_group in tallies.items()},
+            certified=certified.get(scores.group),
             words=words.get(scores.group, ()) if examples else (),
             examples=pairs.get(scores.group, ()),
         )
@@ -68,12 +75,14 @@ def group_name(label: Any) -> str:
     return f"group {label}" if isinstance(label, int) and not isinstance(label, bool) else str(label)
 
 
-def group_numbers(group: Group) -> dict[str, str]:
+def group_numbers(group: Group, *, has_intervals: bool) -> dict[str, str]:
     """Return the numbers of a group as text, by the titles of their columns."""
+    ends = "none" if group.certified is None else "–".join(f"{100 * end:.0f}" for end in group.certified) + "%"
     errors = {f"error {'one for all' if name == 'pooled' else name}": error for name, error in group.errors.items()}
     return {
         "rows": f"{group.rows:,}",
         "accuracy": percent(group.accuracy),
+        **({"certified": ends} if has_intervals else {}),
         "stated": percent(group.before),
         "calibrated": percent(group.after or 0.0),
         **{name: error_seen(error, 2) for name, error in errors.items()},

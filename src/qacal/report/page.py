@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from qacal import __version__
 from qacal.metrics.words import error_seen, percent
 from qacal.report.content import Content
+from qacal.report.figures.intervals import band_plot, group_plot
 from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
 from qacal.report.figures.scatter import realised_error_plot, recalibration_scatter, sharpness_plot
 from qacal.report.figures.selective import risk_coverage_plot, threshold_plot
@@ -22,7 +23,7 @@ from qacal.report.groups import FEW_ROWS, group_name, group_numbers, longest_tex
 from qacal.report.sentences import in_short, verdict_of
 from qacal.report.style import look_of
 from qacal.report.svg import drawing, inline_svg
-from qacal.report.tables import Table, headline_table
+from qacal.report.tables import Table, headline_table, menu_table
 
 _FOLDER = Path(__file__).parent / "templates"
 
@@ -87,6 +88,7 @@ def _shown(block: Block, key: str) -> dict[str, Any]:
         "content": content,
         "sentences": in_short(content),
         "headline": headline_table(content),
+        "menu": None if content.menu is None else menu_table(content.menu, has_ids=content.has_ids),
         "figures": figures,
         "small": small,
         "longest": longest_text(content.groups),
@@ -123,5 +125,12 @@ def _figures(content: Content) -> Iterator[tuple[str, Axes]]:
     yield "sharpness", sharpness_plot(tallies)
     yield "threshold", threshold_plot(tallies, threshold=threshold)
     yield "coverage", risk_coverage_plot(tallies, threshold=threshold)
-    if content.realised is not None:
-        yield "realised", realised_error_plot(content.realised)
+    realised = content.realised
+    if realised is None:
+        return
+    if not realised.has_bands:
+        yield "realised", realised_error_plot(realised)
+        return
+    yield "bands", band_plot(realised)
+    if realised.is_group.any():
+        yield "groups", group_plot(realised)

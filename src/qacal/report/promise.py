@@ -1,4 +1,4 @@
-r"""What the bins of a fit guarantee, and a test of that guarantee on rows that the fit has not seen.
+r"""What the intervals of a fit guarantee, and a test of that guarantee on rows that the fit has not seen.
 
 *Bins.* The fit guarantees, with probability :math:`1 - \alpha` over the calibration rows, that for every bin :math:`k`
 at once :math:`\theta_k = \mathrm{E}[Y \mid \text{bin}, \text{group}]` lies in :math:`[l_k, u_k]`. For one fit the
@@ -7,7 +7,13 @@ test row is seen. Given only the bin and the group of each test row at a level, 
 draws of :math:`\theta_k`; the :math:`D` levels of maps get :math:`\gamma / D` each. So if the guarantee holds, some
 interval is contradicted with probability at most :math:`\gamma = 0.05`, and for a default fit with at most
 :math:`\alpha + \gamma`. In simulations it was 1.3% with every truth at an end of its interval, the worst case that the
-guarantee allows, and none of 8,000 default fits (``tests/theory/test_kept_promises.py``).
+guarantee allows, none of 8,000 ordinary fits of steps or bins,
+and one of 2,000 of bands and groups (``tests/theory/test_kept_promises.py``).
+
+*Bands and groups.* The default fit has an interval for the accuracy of each band, which is a range of the score, and of
+each group. The same test serves: bands are one level, and groups another. The fit also guarantees that the mean
+answer of a band is near its accuracy. That statement is wider and follows from the interval of the band, up to the
+error of the mean answer, so it has no test of its own; the error that is measured is shown.
 
 *Which rows count.* The interval of a map covers all rows below its node, so all of these are its evidence, including
 rows of groups with a map of their own. One row of each question is kept, since rows must be independent; so every
@@ -37,8 +43,12 @@ from qacal.tally.ids import combined, one_of_each
 class Realised:
     """The bins of a fit that have test rows, with a test of their intervals.
 
-    group : the group of the bin; None for all rows, or for an ancestor of several groups.
-    answer, low, high, bound : the answer of the bin, its certified interval, and the largest error that this allows.
+    A bin here is a bin of a map, or (`has_bands`) a band or a whole group.
+
+    group : the group of the bin; None for bands, for all rows, and for an ancestor of several groups.
+    answer, bound : the answer of the bin, and the largest error that the guarantee allows. For bands, the mean answer
+        of the test rows; NaN for a whole group, which has no answer of its own.
+    low, high : the certified interval of the accuracy.
     rows, accuracy : of the test rows that the interval covers.
     answered : number of these rows that the bin answered; deeper maps may answer the others.
     noise_low, noise_high : an interval for the true accuracy from the test rows alone. For bins that can be judged, all
@@ -49,6 +59,7 @@ class Realised:
     left_out : test rows left out because their question has another row.
     intervals : number of intervals of the fit, with or without test rows; bins without any row do not count.
     is_by_document : whether the guarantee is about documents; then one row of each document counts in each bin.
+    has_bands : whether the intervals are about bands and whole groups.
     """
 
     group: tuple[Any, ...]
@@ -68,6 +79,12 @@ class Realised:
     left_out: int
     intervals: int
     is_by_document: bool
+    has_bands: bool = False
+
+    @property
+    def is_group(self) -> Bools:
+        """Which intervals are about a whole group."""
+        return np.array([self.has_bands and group is not None for group in self.group])
 
     @property
     def error(self) -> Floats:
@@ -77,7 +94,8 @@ class Realised:
     @property
     def typical(self) -> float:
         """The mean error of the bins, over test rows."""
-        return float(self.answered @ self.error / self.answered.sum())
+        used = self.answered > 0
+        return float(self.answered[used] @ self.error[used] / self.answered.sum())
 
     @property
     def is_within(self) -> Bools:
@@ -95,12 +113,20 @@ class Realised:
         return np.asarray(np.maximum(np.maximum(self.noise_low - self.high, self.low - self.noise_high), 0.0))
 
 
-def realised_errors(maps: BinMaps, bins: Ints, levels: Ints, correct: Floats, ids: Hashes | None = None) -> Realised:
+def realised_errors(
+    fitted: BinMaps | MarginMaps,
+    bins: Ints,
+    levels: Ints,
+    correct: Floats,
+    ids: Hashes | None = None,
+    answers: Floats | None = None,
+) -> Realised:
     """Return the errors of the bins of a fit on test rows.
 
-    bins : the bin that answers each row (:meth:`BinMaps.bins_of`).
-    levels : the bin of each row in every map (:meth:`BinMaps.bins_by_level`).
+    bins : the bin that answers each row (:meth:`BinMaps.bins_of`), or its band.
+    levels : the bin of each row in every map (:meth:`BinMaps.bins_by_level`), or its band and its group.
     ids : hashes of the questions' ids; one row of each question is kept.
+    answers : the calibrated confidence of each row; needed for bands, which answer with many values.
 
     Examples
     --------
@@ -115,6 +141,7 @@ def realised_errors(maps: BinMaps, bins: Ints, levels: Ints, correct: Floats, id
     >>> realised.low.round(2), realised.high.round(2), realised.noise_high.round(2), realised.is_broken
     (array([0.88]), array([0.92]), array([0.67]), array([ True]))
     """
+    maps = fitted.cells if isinstance(fitted, MarginMaps) else fitted
     kept = np.ones(len(correct), dtype=bool)
     if ids is not None and maps.certificate.is_by_document:
         # One row of each document in each bin: the others are in no bin of that level.
@@ -126,12 +153,18 @@ def realised_errors(maps: BinMaps, bins: Ints, levels: Ints, correct: Floats, id
     rows, right, squares = (_per_bin(maps, levels[kept], column) for column in (np.ones(len(t)), t, t * t))
     tested = _tested(maps, rows, right, squares)
     used = np.flatnonzero(rows)
+    answer, bound = maps.value, maps.error_bounds()
+    if isinstance(fitted, MarginMaps) and answers is not None:
+        of_groups = np.full(len(rows) - len(fitted.below), np.nan)
+        bound = np.concatenate([np.maximum(fitted.below, fitted.above), of_groups])
+        total = _per_bin(maps, levels[kept], answers[kept])
+        answer = np.where(np.isnan(bound), np.nan, total / np.maximum(rows, 1))
     return Realised(
         group=_owners(maps, used),
-        answer=maps.value[used],
+        answer=answer[used],
         low=maps.low[used],
         high=maps.high[used],
-        bound=maps.error_bounds()[used],
+        bound=bound[used],
         rows=rows[used].astype(np.int64),
         accuracy=right[used] / rows[used],
         answered=np.bincount(bins[kept], minlength=len(rows))[used],
@@ -144,6 +177,7 @@ def realised_errors(maps: BinMaps, bins: Ints, levels: Ints, correct: Floats, id
         left_out=int(len(correct) - (levels[kept, 0] >= 0).sum()),
         intervals=int(((rows > 0) | (maps.rows > 0)).sum()),
         is_by_document=maps.certificate.is_by_document,
+        has_bands=isinstance(fitted, MarginMaps),
     )
 
 
@@ -186,8 +220,11 @@ class Promise:
     alpha : probability that any interval is wrong.
     rows : number of certifying rows; of a document, one in each bin.
     is_by_document : whether the guarantee is about documents.
-    certified : half of the test rows are in bins with a certified error of at most this.
+    certified : half of the test rows are in bins (or bands) with a certified error of at most this.
     largest : the largest certified error of any bin.
+    bands, groups : number of bands, and of groups with an interval; 0 if intervals are about bins.
+    group_width, widest_group : half of the test rows that are in a group with an interval have one with at most this
+        half-width; the largest half-width. NaN without such rows.
     """
 
     alpha: float
@@ -195,18 +232,30 @@ class Promise:
     certified: float
     largest: float
     is_by_document: bool
+    bands: int = 0
+    groups: int = 0
+    group_width: float = np.nan
+    widest_group: float = np.nan
 
 
 def promise_of(gathered: Gathered, maps: BinMaps | MarginMaps) -> Promise:
     """Return what the bins of a model guarantee for these rows."""
     if isinstance(maps, MarginMaps):
-        bounds = np.maximum(maps.below, maps.above)
+        cells, bounds = maps.cells, np.maximum(maps.below, maps.above)
+        is_used, widths = cells.rows > 0, (cells.high - cells.low) / 2
+        bands, groups = is_used[: len(bounds)], is_used[len(bounds) :]
+        of_rows = gathered.column("levels")[:, 1:]
+        of_rows = of_rows[of_rows >= 0]
         return Promise(
             alpha=float(maps.certificate.alpha),
-            rows=int(maps.cells.rows[: len(bounds)].sum()),
+            rows=int(cells.rows[: len(bounds)].sum()),
             certified=float(np.median(bounds[gathered.column("bins")])),
-            largest=float(bounds.max()),
+            largest=float(bounds[bands].max(initial=0.0)),
             is_by_document=maps.certificate.is_by_document,
+            bands=int(bands.sum()),
+            groups=int(groups.sum()),
+            group_width=float(np.median(widths[of_rows])) if len(of_rows) else np.nan,
+            widest_group=float(widths[len(bounds) :][groups].max()) if groups.any() else np.nan,
         )
     root = int(maps.offset[1])
     # The bins of groups, if there are groups: the root's bins have the same rows again.
@@ -224,7 +273,7 @@ def promise_of(gathered: Gathered, maps: BinMaps | MarginMaps) -> Promise:
     )
 
 
-def why_not_judged(gathered: Gathered, maps: BinMaps) -> str:
+def why_not_judged(gathered: Gathered, maps: BinMaps | MarginMaps) -> str:
     """Return why these rows cannot test the guarantee; empty if they can."""
     if gathered.is_familiar:
         return "The model was fitted on some of these questions, and the guarantee is about others. Use held-out rows."

@@ -20,6 +20,7 @@ from qacal.report.figures.selective import answered
 from qacal.report.groups import FEW_ROWS, group_name
 from qacal.report.promise import Realised
 from qacal.tally.tally import Tally
+from qacal.thresholds.certified import ThresholdMenu
 
 if TYPE_CHECKING:
     from qacal.report.content import Content
@@ -29,7 +30,8 @@ _SOURCES = {
     "group": "the correction for their group",
     "ancestor": "the correction for a larger group",
     "root": "the correction for all questions",
-    "far": "the correction for all questions, without an interval: they are unlike the fit",
+    "band": "the learned score, with the interval of their band",
+    "far": "a correction without an interval: they are unlike the fit",
 }
 _METHODS = {
     "Identity": "nothing: the stated confidence",
@@ -81,13 +83,15 @@ def _facts(gathered: Gathered) -> Iterator[Fact]:
         yield Fact("Worth of each input", _worth(gathered.worth()))
         if model.calibrator_.properties.is_certified:
             rows = f"{counted(model.learned_score_.rows_, 'row')} for training, {rows} for certification"
+            if model.pipeline_.first is not None:
+                rows += " (many for both; bands and groups were fixed on other rows)"
     calibrator = repr(model.calibrator_)
     yield Fact("Corrected by", _METHODS.get(type(model.calibrator_).__name__, calibrator), calibrator)
     yield Fact("Fitted on", rows)
     yield _groups(gathered)
     yield _maps(gathered)
     yield Fact("Measured on", _measured_on(gathered))
-    if not gathered.has_one_map:
+    if not gathered.has_one_map and set(gathered.sources) != {"band"}:
         total = sum(gathered.sources.values())
         shares = {name: gathered.sources[name] / total for name in _SOURCES if name in gathered.sources}
         yield Fact("Answered by", ", ".join(f"{_SOURCES[name]} ({percent(share)})" for name, share in shares.items()))
@@ -197,16 +201,19 @@ def verdict_of(content: Content) -> PromiseVerdict | None:
 
 def _reasons(realised: Realised, testable: int) -> Iterator[str]:
     if testable == 0:
+        what = "band or group" if realised.has_bands else "bin"
         yield (
-            "Even if all answers were correct, or all wrong, they would contradict no interval: no bin has more than "
-            f"{counted(int(realised.rows.max()), 'row')}."
+            f"Even if all answers were correct, or all wrong, they would contradict no interval: no {what} has more "
+            f"than {counted(int(realised.rows.max()), 'row')}."
         )
     else:
         inside = int((realised.is_inside & realised.can_be_judged).sum())
         chance = "" if inside == testable or realised.is_broken.any() else "; chance explains the others"
+        groups = int((realised.is_group & realised.can_be_judged).sum())
+        kinds = f" ({counted(testable - groups, 'band')}, {counted(groups, 'group')})" if realised.has_bands else ""
         yield (
-            f"{testable:,} of {counted(realised.intervals, 'interval')} {'has' if testable == 1 else 'have'} enough "
-            f"rows here to be tested. The accuracy lies inside {inside:,} of {testable:,}{chance}."
+            f"{testable:,} of {counted(realised.intervals, 'interval')}{kinds} {'has' if testable == 1 else 'have'} "
+            f"enough rows here to be tested. The accuracy lies inside {inside:,} of {testable:,}{chance}."
         )
         if realised.is_broken.any():
             yield _worst(realised)
@@ -218,13 +225,19 @@ def _reasons(realised: Realised, testable: int) -> Iterator[str]:
     if not realised.is_about_all:
         yield "This assumes that new confidences are distributed like those of the fit."
     if realised.left_out:
-        which = "of each document and bin" if realised.is_by_document else "per question"
+        where = "in each band and group" if realised.has_bands else "and bin"
+        which = f"of each document {where}" if realised.is_by_document else "per question"
         yield f"One row {which} was counted; {counted(realised.left_out, 'row')} were left out."
 
 
 def _worst(realised: Realised) -> str:
     at = int(np.argmax(realised.excess))
     group = realised.group[at]
+    if realised.has_bands:
+        named = f"the band of answers near {realised.answer[at]:.2f}" if group is None else group_name(group)
+        certified = f"its accuracy was certified to be {realised.low[at]:.2f} to {realised.high[at]:.2f}"
+        seen = f"{percent(realised.accuracy[at])} of {counted(int(realised.rows[at]), 'answer')} are correct"
+        return f"The worst is {named}: {certified}, but {seen}."
     where = f"in {group_name(group)}, where" if group is not None else "where"
     interval = f"{realised.low[at]:.2f} to {realised.high[at]:.2f}"
     accuracy = f"{percent(realised.accuracy[at])} of {counted(int(realised.rows[at]), 'answer')} are correct"
@@ -244,6 +257,8 @@ def _sentences(content: Content) -> Iterator[str]:
     if measured.rows < _ENOUGH:
         few = "too few to judge this model" if measured.verdict.kind == "unclear" else "few"
         yield f"Only {counted(measured.rows, 'row')} were measured, {few}: every number here is rough."
+    if content.menu is not None and content.menu.certified:
+        yield _menu_in_short(content.menu)
     before, after = measured.before, measured.last
     yield (
         f"Over {counted(measured.rows, 'answer')} the LLM stated {percent(before.confidence)} on average and was "
@@ -262,6 +277,18 @@ def _sentences(content: Content) -> Iterator[str]:
         yield f"Did the intervals, guaranteed with probability {sure}, hold? {verdict.answer}"
     if content.threshold is not None:
         yield _answering(content, content.threshold)
+
+
+def _menu_in_short(menu: ThresholdMenu) -> str:
+    """Return what can be certified; of targets that accept as many answers, only the highest."""
+    best = {percent(line.coverage): percent(line.accuracy) for line in menu.certified}
+    first, *others = best.items()
+    more = "".join(f", {accuracy} if {share} are given" for share, accuracy in others)
+    return (
+        "If only the answers with the highest calibrated confidence are given, at least "
+        f"{first[1]} of them are correct if {first[0]} are given{more} (certified with probability "
+        f"{percent(1 - menu.alpha)}; see “When to answer”)."
+    )
 
 
 def _gap(content: Content) -> str:

@@ -8,8 +8,10 @@ from math import isnan
 
 from qacal.metrics.calibration import CalibrationError
 from qacal.metrics.words import decimal, error_seen, percent
+from qacal.model.summary import rounded_up
 from qacal.report.content import Content
 from qacal.report.style import look_of
+from qacal.thresholds.certified import CertifiedThreshold, ThresholdMenu
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,36 @@ def headline_table(content: Content) -> Table:
     rows.append([_AUAC, *(decimal(one.auac) for one in scores)])
     rows.append([_SHARPNESS, *(decimal(one.sharpness**0.5) for one in scores)])
     return Table("", ["", *(look_of(name).label for name in content.evaluation.by_score)], rows)
+
+
+def menu_table(menu: ThresholdMenu, *, has_ids: bool) -> Table:
+    """Return the certified thresholds for several accuracies, with what is guaranteed."""
+    rows = [_menu_row(line) for line in menu.lines]
+    each = 100 * (1 - menu.lines[0].alpha)
+    intro = (
+        "Give an answer only if its calibrated confidence reaches a threshold, and abstain otherwise. With probability "
+        f"{percent(1 - menu.alpha)}, all thresholds in this table have at least their accuracy on other answers like "
+        f"these test rows, so you may choose any of them. (One line by itself: with probability {each:.4g}%.)"
+    )
+    if menu.lines[0].documents is not None:
+        intro += " Some ids have several rows, so accuracy is that of a random accepted row of a random document."
+    if not has_ids:
+        intro += (
+            " This holds only if the model was not fitted on these rows; they have no id or question to check that."
+        )
+    header = ["accuracy of the answers given", "threshold", "answers given", "correct here"]
+    return Table("When to answer", header, rows, intro)
+
+
+def _menu_row(line: CertifiedThreshold) -> list[str | Cell]:
+    part, target = line.parts[0], f"at least {percent(line.accuracy)}"
+    if part.threshold is None or part.accuracy is None:
+        why = "; no threshold had this accuracy" if part.outlook == "never" else ""
+        if part.rows_needed is not None:
+            why = f"; about {rounded_up(part.rows_needed):,} might be enough"
+        return [Cell(target, f"not reachable with these rows{why}"), "–", "–", "–"]
+    given = Cell(percent(part.coverage), f"{part.accepted:,} of {part.rows:,}")
+    return [target, f"{part.threshold:g}", given, percent(part.accuracy)]
 
 
 # Plain words, and under them the term of the literature.

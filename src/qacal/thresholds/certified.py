@@ -203,6 +203,51 @@ def certified_threshold(
     return CertifiedThreshold(target, alpha, is_grouped, tuple(parts), pilot_rows, ungrouped, documents=documents)
 
 
+TARGETS = (0.7, 0.8, 0.9, 0.95)
+"""The accuracies of a menu."""
+
+
+@dataclass(frozen=True)
+class ThresholdMenu:
+    """A certified threshold for each of several accuracies: a menu of accuracy against coverage.
+
+    alpha : the probability that any threshold of the menu misses its target. Each of the lines has an equal part of it,
+        so a reader may choose a line after seeing all of them.
+    lines : one for each accuracy, the lowest first; those without a threshold are not certified.
+    """
+
+    alpha: float
+    lines: tuple[CertifiedThreshold, ...]
+
+    @property
+    def certified(self) -> tuple[CertifiedThreshold, ...]:
+        """The lines with a threshold."""
+        return tuple(line for line in self.lines if line.is_certified)
+
+    @property
+    def is_certified(self) -> bool:
+        return bool(self.certified)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"alpha": self.alpha, "is_certified": self.is_certified, "lines": [one.to_dict() for one in self.lines]}
+
+
+def threshold_menu(y_true: ArrayLike, y_prob: ArrayLike, *, alpha: float = 0.1, **options: Any) -> ThresholdMenu:
+    """Return the certified thresholds of several accuracies, all of which hold at once with probability 1 - alpha.
+
+    options : as in :func:`certified_threshold`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> stated = rng.choice([0.6, 0.8, 0.9, 1.0], 4000)
+    >>> menu = threshold_menu(rng.random(4000) < stated - 0.02, stated)
+    >>> [(line.accuracy, line.threshold, round(line.coverage, 2)) for line in menu.lines]
+    [(0.7, 0.0, 1.0), (0.8, 0.61, 0.75), (0.9, 0.81, 0.51), (0.95, 0.901, 0.26)]
+    """
+    part = alpha / len(TARGETS)
+    lines = (certified_threshold(y_true, y_prob, accuracy=target, alpha=part, **options) for target in TARGETS)
+    return ThresholdMenu(alpha, tuple(lines))
+
+
 def lower_targets(accuracy: float) -> list[float]:
     """Return targets to try instead of one that cannot be certified: the next six steps of 0.05, from 0.5 up.
 
