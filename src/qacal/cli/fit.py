@@ -78,7 +78,9 @@ def run(
     alpha: Annotated[float, typer.Option(help="Probability that at least one interval of the model is wrong.")] = 0.1,
     within: Annotated[
         float | None,
-        typer.Option(help="Half-width that intervals should have: 0.1 gives more and finer intervals than 0.05."),
+        typer.Option(
+            help="How wide intervals may be for half of the answers: 0.1 allows more bands and groups than 0.05; see qacal plan."
+        ),
     ] = None,
     tune: Annotated[
         str | None,
@@ -285,13 +287,12 @@ def _cells(model: QACalibrator, has_losses: bool) -> list[str]:
     from qacal.calibrators.margins import MarginMaps
 
     score, maps = model.learned_score_, model.calibrator_.maps_
-    training = score.rows_ if score is not None and model.output == "certified" else 0
     tried = () if score is None else score.tried_
     losses = [trial.log_loss for trial in (*tried[:1], *(trial for trial in tried if trial.is_chosen))]
     shown = [f"{loss:.4f}" for loss in losses] or ["", ""]
     bound = maps.median_error_bound() if isinstance(maps, BinMaps | MarginMaps) else 0.5
     return [
-        f"{model.rows_ + training:,}",
+        f"{sum(overview.rows for overview in model.overviews_):,}",
         *(shown if has_losses else []),
         f"{bound:.2f}" if bound < 0.5 else "no",
     ]
@@ -319,8 +320,10 @@ def _to_dict(model: QACalibrator) -> dict[str, Any]:
         out |= {
             "alpha": float(maps.certificate.alpha),
             "median_epsilon_of_a_row": maps.median_error_bound(),
-            "bands": len(maps.below),
+            "bands": maps.n_bands,
+            "groups_with_intervals": maps.n_groups,
             "median_half_width_of_a_group": maps.median_group_width(),
+            "widths": [asdict(one) for one in model.widths_],
         }
     elif isinstance(maps, BinMaps):
         own, larger, all_rows = interval_readers(maps)
