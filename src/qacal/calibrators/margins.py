@@ -435,7 +435,7 @@ class MarginBinning(Calibrator):
     >>> evidence.calibrated.round(2), evidence.low.round(2), evidence.high.round(2)
     (array([0.6, 0.8]), array([0.56, 0.77]), array([0.63, 0.82]))
     >>> evidence.group_low.round(2), evidence.group_high.round(2)
-    (array([0.57, 0.77]), array([0.62, 0.82]))
+    (array([0.57, 0.78]), array([0.62, 0.82]))
     """
 
     within: float | None = None

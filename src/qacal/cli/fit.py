@@ -79,7 +79,8 @@ def run(
     within: Annotated[
         float | None,
         typer.Option(
-            help="How wide intervals may be for half of the answers: 0.1 allows more bands and groups than 0.05; see qacal plan."
+            help="How wide intervals may be for half of the answers: 0.1 allows more bands and groups than 0.05; see "
+            "qacal plan."
         ),
     ] = None,
     tune: Annotated[
