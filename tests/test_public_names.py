@@ -69,7 +69,7 @@ IN_PACKAGES = {
     ],
     "metrics": ["auroc", "brier_score", "calibration_error", "evaluate", "log_loss", "reliability_table", "sharpness"],
     "partitions": ["BisectingTree", "Column", "KDTree", "KMeans", "Product"],
-    "planning": ["epsilon", "nu_bound", "points_per_bin"],
+    "planning": ["epsilon", "nu_bound", "plan_margins", "points_per_bin", "rows_for_margins"],
 }
 
 

@@ -7,6 +7,9 @@ The paper derives its search from it. It fixes an error :math:`\epsilon` and sea
 guarantee :math:`\epsilon` for label errors :math:`\nu` between 0 and 0.05, with numbers of groups that leave 3 to 10
 bins in each group. This needs thousands of rows. With fewer rows, we search all :math:`b` from 10 up, and a note says
 what the rows can guarantee.
+
+The default model has bands and groups instead (:class:`~qacal.calibrators.MarginBinning`); :func:`plan_margins` says
+how many, and how wide their intervals will be.
 """
 
 from __future__ import annotations
@@ -14,14 +17,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, floor, log10
 
 import numpy as np
 
 from qacal.errors import InputError, NotEnoughRowsError
-from qacal.guarantee import bounded_interval, check_alpha
+from qacal.guarantee import binomial_interval, bounded_interval, check_alpha
 from qacal.parameters import is_number, is_whole, shown
-from qacal.tally.arrays import ArrayLike, require_length, unit_values
+from qacal.tally.arrays import ArrayLike, Floats, require_length, unit_values
 from qacal.tally.bins import mass_bins
 from qacal.tally.groups import Paths
 from qacal.tally.tally import Tally
@@ -31,6 +34,18 @@ BINS_A_GROUP = (3, 10)
 
 SMALLEST = 10
 """Fewer points per bin guarantee nothing useful."""
+
+MOST_BANDS = 40
+
+# The default widths of bands and groups. They fall with the number of certifying rows, so that more labels give
+# narrower intervals, and not only more cells.
+_BAND_WIDTH, _BAND_ROWS, _BAND_POWER, _WIDEST_BAND = 0.053, 2_800, 1 / 4, 0.065
+_GROUP_WIDTH, _GROUP_ROWS, _GROUP_POWER = 0.17, 700, 1 / 3
+# Intervals come out wider than expected: scores of the rows that trained them are too sure, and the mean answer is
+# estimated.
+_SAFETY = 1.1
+# The median of the absolute value of a standard normal variable.
+_USUAL_ERROR = 0.6745
 
 
 # Planning: epsilon for points per bin, and back.
@@ -99,6 +114,139 @@ def _check_planning(n: int, alpha: float, nu: float, levels: int) -> None:
     check_alpha(alpha)
     if not is_number(nu, 0, 1):
         raise InputError(f"nu is {shown(nu)}; expected 0 to 1.")
+
+
+# Bands and groups of the default model.
+
+
+def widths(rows: float, within: float | None = None) -> tuple[float, float]:
+    """Return the wanted widths of bands and of groups, if `rows` rows certify.
+
+    >>> [round(width, 3) for width in widths(700)], [round(width, 3) for width in widths(14_000)]
+    ([0.065, 0.17], [0.035, 0.063])
+    """
+    if within is not None:
+        return within, within
+    rows = max(rows, 1.0)
+    return (
+        min(_WIDEST_BAND, _BAND_WIDTH * (_BAND_ROWS / rows) ** _BAND_POWER),
+        min(_GROUP_WIDTH, _GROUP_WIDTH * (_GROUP_ROWS / rows) ** _GROUP_POWER),
+    )
+
+
+def expected_widths(rows: Floats, accuracy: Floats, alpha: float, *, is_band: bool) -> Floats:
+    """Return how wide the intervals of cells will be, if all of them hold at once with probability 1 - `alpha`.
+
+    Of a group, it is half the width of the interval. Of a band, it is the distance from the mean answer to the farther
+    end: the mean answer is rarely in the middle, since the rows are a sample.
+
+    rows, accuracy : of each cell.
+    """
+    low, high = binomial_interval(rows * accuracy, rows, alpha / (2 * len(rows)))
+    error = _USUAL_ERROR * np.sqrt(accuracy * (1 - accuracy) / rows) if is_band else 0.0
+    return np.asarray(_SAFETY * ((high - low) / 2 + error))
+
+
+@dataclass(frozen=True)
+class MarginPlan:
+    """The bands and groups of a :class:`~qacal.calibrators.MarginBinning`, and how wide their intervals will be.
+
+    rows : the number of certifying rows.
+    band_width : how far off the answers of a band are on average, at most.
+    group_width : half the width of the interval for the accuracy of a group; None without groups.
+    """
+
+    rows: int
+    bands: int
+    band_width: float
+    groups: int
+    group_width: float | None
+
+
+def plan_margins(
+    rows: int,
+    *,
+    within: float | None = None,
+    groups: int | None = None,
+    most_groups: int = 16,
+    accuracy: float = 0.5,
+    alpha: float = 0.1,
+) -> MarginPlan:
+    """Return how many bands and groups the default model has with `rows` certifying rows, 70% of its labelled rows.
+
+    It assumes that all cells are equally large and have the same accuracy.
+
+    within : the width that intervals should have; by default it falls with the number of rows. If even one band is
+        wider, there is one band.
+    groups : their number, 0 for none; by default the largest power of two, up to `most_groups`, that allows the width.
+    accuracy : intervals are widest for 0.5.
+
+    Examples
+    --------
+    >>> plan = plan_margins(3500)
+    >>> plan.bands, round(plan.band_width, 3), plan.groups, round(plan.group_width, 3)
+    (3, 0.05, 8, 0.073)
+    >>> plan = plan_margins(3500, within=0.1)
+    >>> plan.bands, plan.groups
+    (9, 8)
+    """
+    _check_margins(within, groups, accuracy, alpha)
+    if not is_whole(rows, 1):
+        raise InputError(f"rows is {shown(rows)}; expected a whole number of 1 or more certifying rows.")
+    for_bands, for_groups = widths(rows, within)
+    part = alpha if groups == 0 else alpha / 2
+    if groups is None:
+        trials = [2**depth for depth in range(1, most_groups.bit_length())]
+        reached = [count for count in trials if _width(rows, count, accuracy, part, is_band=False) <= for_groups]
+        groups = max(reached, default=0)
+    bands = [k for k in range(1, MOST_BANDS + 1) if _width(rows, k, accuracy, part, is_band=True) <= for_bands]
+    most = max(bands, default=1)
+    return MarginPlan(
+        rows=rows,
+        bands=most,
+        band_width=_width(rows, most, accuracy, part, is_band=True),
+        groups=groups,
+        group_width=_width(rows, groups, accuracy, part, is_band=False) if groups else None,
+    )
+
+
+def rows_for_margins(
+    within: float, *, bands: int = 1, groups: int = 0, accuracy: float = 0.5, alpha: float = 0.1
+) -> int:
+    """Return how many rows must certify until so many bands and groups have intervals of the width `within`.
+
+    Of all labelled rows, 70% certify. The arguments are those of :func:`plan_margins`.
+
+    >>> rows_for_margins(0.1), rows_for_margins(0.1, groups=8)
+    (173, 1862)
+    """
+    _check_margins(within, groups, accuracy, alpha)
+    part = alpha / 2 if groups else alpha
+    cells = [(bands, True)] + ([(groups, False)] if groups else [])
+
+    def is_reached(rows: int) -> bool:
+        return all(_width(rows, count, accuracy, part, is_band=is_band) <= within for count, is_band in cells)
+
+    enough = 1
+    while not is_reached(enough):
+        enough *= 2
+    return 1 + bisect_left(range(1, enough), True, key=is_reached)
+
+
+def _width(rows: float, cells: int, accuracy: float, alpha: float, *, is_band: bool) -> float:
+    """Return the expected width of equally large cells."""
+    n = max(rows / cells, 1.0)
+    return float(expected_widths(np.full(cells, n), np.full(cells, accuracy), alpha, is_band=is_band)[0])
+
+
+def _check_margins(within: float | None, groups: int | None, accuracy: float, alpha: float) -> None:
+    check_alpha(alpha)
+    if within is not None and not (is_number(within, 0, 1) and 0 < within < 1):
+        raise InputError(f"within is {shown(within)}; expected a distance between 0 and 1, such as 0.1.")
+    if groups is not None and not is_whole(groups, 0):
+        raise InputError(f"groups is {shown(groups)}; expected a whole number of 0 or more.")
+    if not is_number(accuracy, 0, 1):
+        raise InputError(f"accuracy is {shown(accuracy)}; expected 0 to 1, and 0.5 for the widest intervals.")
 
 
 # nu: the error of proxy labels.
@@ -243,6 +391,16 @@ def search_ranges(rows: int, groups: Sequence[int], *, epsilon: float = 0.1, alp
 def _steps(smallest: int, largest: int) -> tuple[int, ...]:
     steps = np.unique(np.round(np.geomspace(smallest, largest, 12)).astype(int))
     return tuple(steps[::-1].tolist())
+
+
+def rounded_up(number: float) -> int:
+    """Return an estimate, rounded up to two digits.
+
+    >>> rounded_up(8203.6), rounded_up(57.2)
+    (8300, 58)
+    """
+    unit = int(10 ** max(0, floor(log10(number)) - 1))
+    return ceil(number / unit) * unit
 
 
 def rows_for_one_bin(epsilon: float, alpha: float) -> int:

@@ -9,6 +9,7 @@ import pytest
 import qacal
 from qacal import InputError
 from qacal.cli.options import for_shell
+from qacal.planning import plan_margins
 from qacal.records.reading import read
 from qacal.records.text_files import file_options
 from tests.checking.rows import as_csv, changed, labelled, renamed
@@ -346,12 +347,20 @@ def test_columns_that_look_useful():
 
 
 def test_what_the_number_of_labels_allows():
-    goals = qacal.check(labelled(2600)).goals
+    checked = qacal.check(labelled(2600))
+    goals = checked.goals
     assert [(goal.kind, goal.labels, goal.is_met) for goal in goals if goal.kind != "threshold"] == [
         ("text", 1000, True),
-        ("groups", 20_000, False),
+        ("intervals", 2600, True),
+        ("groups", 5900, False),
     ]
-    assert next(goal for goal in goals if goal.labels == 20_000).more == 17_400
+    assert next(goal for goal in goals if goal.labels == 5900).more == 3300
+    now = plan_margins(round(0.7 * 2600), accuracy=checked.accuracy)
+    what = f"intervals of ±{now.band_width:.2f} by probability, and of ±{now.group_width:.2f} by group in {now.groups} "
+    assert next(goal.what for goal in goals if goal.kind == "intervals").startswith(what)
+    assert plan_margins(round(0.7 * 5900), groups=16, accuracy=checked.accuracy).group_width <= 0.1
+    few = next(goal for goal in qacal.check(labelled(60)).goals if goal.kind == "intervals")
+    assert (few.what, few.is_met) == ("intervals of ±0.1 by probability", False)
     few, many = (
         next(g for g in qacal.check(labelled(600, gap=gap)).goals if g.kind == "threshold") for gap in (0.5, 0.25)
     )

@@ -24,6 +24,8 @@ approximate; the intervals of cells are exact.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -32,22 +34,14 @@ import numpy as np
 from qacal.calibrators.base import FROM_BAND, Calibrator, Evidence, Properties, Rows, group_names
 from qacal.calibrators.maps import BinMaps, Lineage, deepest_level, groups_with_rows, level_of, sources
 from qacal.calibrators.step_binning import by_document, corrected
-from qacal.errors import InputError
-from qacal.guarantee import Certificate, binomial_interval, check_alpha, counted_shares, document_intervals
+from qacal.errors import InputError, QacalWarning
+from qacal.guarantee import Certificate, check_alpha, counted_shares, document_intervals
 from qacal.parameters import Axes, Between, is_number, require, shown
+from qacal.planning import MOST_BANDS, expected_widths, rounded_up, rows_for_margins, widths
 from qacal.tally.arrays import Floats, Ints, seven_decimals
 from qacal.tally.groups import NO_GROUP, GroupColumn, GroupIndex
 from qacal.tally.ids import drawn_labels
 from qacal.tally.tally import Tally
-
-# The default half-widths of bands and groups. They fall with the number of rows, so that more labels give narrower
-# intervals, and not only more cells.
-_BAND_WIDTH, _BAND_ROWS, _BAND_POWER = 0.05, 2_800, 1 / 4
-_GROUP_WIDTH, _GROUP_ROWS, _GROUP_POWER = 0.17, 700, 1 / 3
-_MOST_BANDS = 40
-# Intervals come out wider than expected: scores of the rows that trained them are too sure, and the mean answer is
-# estimated.
-_SAFETY = 1.1
 
 # A group that is a value of a column needs this many rows to have an interval.
 _ROWS_OF_A_GROUP = 30
@@ -62,10 +56,14 @@ class Cells:
 
     tops : where bands end; the last has no end.
     depth : of the groups of a tree; 0 for no groups, None for groups that are no tree.
+    band_width, group_width : how wide the intervals of half of the answers will be (:func:`expected_widths`). None
+        without groups, and for groups that are no tree.
     """
 
     tops: Floats
     depth: int | None
+    band_width: float = 1.0
+    group_width: float | None = None
 
 
 def plan_cells(
@@ -85,45 +83,34 @@ def plan_cells(
     repeats : how often each score and group occurs.
 
     >>> cells = plan_cells(np.linspace(0.3, 0.9, 1000), None, rows=3500, alpha=0.1, within=0.05)
-    >>> cells.tops.round(2), cells.depth
-    (array([0.42, 0.54, 0.66, 0.78,  inf]), 0)
+    >>> cells.tops.round(2), cells.depth, round(cells.band_width, 3)
+    (array([0.5, 0.7, inf]), 0, 0.045)
     """
     for_bands, for_groups = widths(rows, within)
     scores = np.repeat(seven_decimals(scores), repeats)
-    deepest, depth = deepest_level(column, max_depth), None if column is not None and column.depth is None else 0
+    depth = None if column is not None and column.depth is None else 0
+    group_width = None
     if column is not None and depth is not None:
-        for trial in range(1, deepest + 1):
-            if _expected(np.repeat(column.leaves(trial), repeats), scores, rows, alpha / 2) <= for_groups:
-                depth = trial
+        for trial in range(1, deepest_level(column, max_depth) + 1):
+            its_width = _expected(np.repeat(column.leaves(trial), repeats), scores, rows, alpha / 2, is_band=False)
+            if its_width <= for_groups:
+                depth, group_width = trial, its_width
     part = alpha if depth == 0 else alpha / 2
-    cuts = [np.unique(np.quantile(scores, np.arange(1, k) / k, method="lower")) for k in range(1, _MOST_BANDS + 1)]
+    ordered, last = np.sort(scores), len(scores) - 1
+    cuts = [np.unique(ordered[last * np.arange(1, k) // k]) for k in range(1, MOST_BANDS + 1)]
     # A band above the highest score would have no rows.
-    tops = [np.append(cut[cut < scores.max()], np.inf) for cut in cuts]
-    reached = [top for top in tops if _expected(np.searchsorted(top, scores), scores, rows, part) <= for_bands]
-    return Cells(max(reached, key=len, default=tops[0]), depth)
+    tops = [np.append(cut[cut < ordered[-1]], np.inf) for cut in cuts]
+    width = [_expected(np.searchsorted(top, ordered), ordered, rows, part, is_band=True) for top in tops]
+    reached = [k for k, its_width in enumerate(width) if its_width <= for_bands]
+    finest = max(reached, key=lambda k: len(tops[k]), default=0)
+    return Cells(tops[finest], depth, width[finest], group_width)
 
 
-def widths(rows: float, within: float | None = None) -> tuple[float, float]:
-    """Return the wanted half-widths of bands and of groups, if `rows` rows certify.
-
-    >>> [round(width, 3) for width in widths(700)], [round(width, 3) for width in widths(14_000)]
-    ([0.05, 0.17], [0.033, 0.063])
-    """
-    if within is not None:
-        return within, within
-    return (
-        _BAND_WIDTH * min(1.0, (_BAND_ROWS / max(rows, 1.0)) ** _BAND_POWER),
-        _GROUP_WIDTH * min(1.0, (_GROUP_ROWS / max(rows, 1.0)) ** _GROUP_POWER),
-    )
-
-
-def _expected(cell: Ints, scores: Floats, rows: float, alpha: float) -> float:
-    """Return the half-width that half of the answers will have, if accuracies are the scores."""
+def _expected(cell: Ints, scores: Floats, rows: float, alpha: float, *, is_band: bool) -> float:
+    """Return the width that half of the answers will have, if accuracies are the scores."""
     _, place, count = np.unique(cell, return_inverse=True, return_counts=True)
     n = np.maximum(rows * count / len(cell), 1.0)
-    mean = np.bincount(place, scores) / count
-    low, high = binomial_interval(n * mean, n, alpha / (2 * len(count)))
-    return _SAFETY * float(np.median(((high - low) / 2)[place]))
+    return float(np.median(expected_widths(n, np.bincount(place, scores) / count, alpha, is_band=is_band)[place]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +166,16 @@ class MarginMaps:
     def _answers(self, rows: Rows, band: Ints) -> Floats:
         answer = rows.confidence if rows.answer is None else rows.answer
         return np.clip(answer + self.shift[band], 0.0, 1.0)
+
+    @property
+    def n_bands(self) -> int:
+        """The number of bands with rows."""
+        return int(np.count_nonzero(self.cells.rows[: len(self.below)]))
+
+    @property
+    def n_groups(self) -> int:
+        """The number of groups with an interval."""
+        return len(self.cells.rows) - len(self.below)
 
     def median_error_bound(self) -> float:
         """Return how far off the answers of a band are on average, at most; the median over the calibration rows."""
@@ -373,6 +370,49 @@ def _lineage(codes: Ints, column: GroupColumn | None, depth: int | None) -> Line
     return Lineage(depths, owner, sources(depths, level if len(codes) else 0), GroupIndex(known, entries))
 
 
+@dataclass(frozen=True)
+class Widths:
+    """How wide the intervals are with so many labelled rows.
+
+    is_measured : on rows of a fit, or on equal parts of them, as the mean over the parts; else expected for more rows.
+    band_width, group_width : of half of the answers, as in :class:`~qacal.planning.MarginPlan`.
+    """
+
+    labels: int
+    is_measured: bool
+    bands: int
+    band_width: float
+    groups: int
+    group_width: float | None
+
+    @classmethod
+    def measured(cls, labels: float, maps: Sequence[MarginMaps]) -> Widths:
+        bands, groups = (max(getattr(one, name) for one in maps) for name in ("n_bands", "n_groups"))
+        of_groups = [width for one in maps if (width := one.median_group_width()) is not None]
+        return cls(
+            labels=round(labels),
+            is_measured=True,
+            bands=bands,
+            band_width=float(np.mean([one.median_error_bound() for one in maps])),
+            groups=groups,
+            group_width=float(np.mean(of_groups)) if of_groups else None,
+        )
+
+    def expected(self, times: int, now: Cells, then: Cells) -> Widths:
+        """Return the widths for `times` as many rows, which change as those of the planned cells do."""
+        groups, group_width = self.groups, self.group_width
+        if then.depth is None and group_width is not None:  # the same groups
+            group_width /= np.sqrt(times)
+        elif then.depth and then.group_width is not None:
+            groups = 2**then.depth
+            if group_width is None or now.group_width is None:
+                group_width = then.group_width
+            else:
+                group_width *= then.group_width / now.group_width
+        band_width = self.band_width * then.band_width / now.band_width
+        return Widths(times * self.labels, False, len(then.tops), band_width, groups, group_width)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class MarginBinning(Calibrator):
     r"""Keep a good score, and guarantee it by probability and by group.
@@ -387,9 +427,10 @@ class MarginBinning(Calibrator):
 
     Parameters
     ----------
-    within : the half-width that intervals should have for half of the answers; there are as many bands and groups as
-        allow it. By default it depends on the number of rows: 0.05 (bands) and 0.17 (groups) for 700 certifying rows,
-        0.033 and 0.063 for 14,000.
+    within : how wide intervals may be for half of the answers; there are as many bands and groups as allow it. For
+        bands it is the distance from an answer to the farther end of its interval, for groups half the width of the
+        interval. By default it depends on the number of rows: 0.065 (bands) and 0.17 (groups) for 700 certifying rows,
+        0.035 and 0.063 for 14,000. If it is out of reach, a warning says how many rows it would take.
     max_depth : the depth of the groups of a tree; by default the deepest one that allows the width.
     alpha : the probability that at least one interval is wrong.
     recalibrate : move the mean answer of a band towards the accuracy of its rows, for a score that was trained on
@@ -413,7 +454,7 @@ class MarginBinning(Calibrator):
     >>> correct = rng.random(4000) < score + np.where(subject == "law", 0.1, -0.1)
     >>> evidence = MarginBinning().fit(score, correct, groups=subject).explain([0.6, 0.8], groups=["art", "law"])
     >>> evidence.calibrated.round(2), evidence.low.round(2), evidence.high.round(2)
-    (array([0.6, 0.8]), array([0.57, 0.75]), array([0.64, 0.81]))
+    (array([0.6, 0.8]), array([0.56, 0.77]), array([0.63, 0.82]))
     >>> evidence.group_low.round(2), evidence.group_high.round(2)
     (array([0.57, 0.78]), array([0.62, 0.82]))
     """
@@ -441,11 +482,43 @@ class MarginBinning(Calibrator):
             max_depth=self.max_depth,
             repeats=tally.rows,
         )
-        return fit_margins(tally, cells, alpha=self.alpha, recalibrate=self.recalibrate, is_fixed=False)
+        maps = fit_margins(tally, cells, alpha=self.alpha, recalibrate=self.recalibrate, is_fixed=False)
+        self._warn_of_width(maps, cells, tally.mean, share=1.0)
+        return maps
 
-    def _fit_cells(self, tally: Tally, cells: Cells, answers: Tally | None) -> None:
-        """Fit intervals to cells that were planned on other rows."""
+    def _fit_cells(self, tally: Tally, cells: Cells, answers: Tally | None, share: float = 1.0) -> None:
+        """Fit intervals to cells that were planned on other rows; `share` of the labelled rows certify."""
         self._require_parameters()
-        self.maps_ = fit_margins(
+        self.maps_ = self._fitted_to(cells, tally, answers)
+        self._warn_of_width(self.maps_, cells, tally.mean, share)
+
+    def _fitted_to(self, cells: Cells, tally: Tally, answers: Tally | None) -> MarginMaps:
+        """Return the intervals of cells that were planned on other rows."""
+        return fit_margins(
             self._relevant(tally), cells, alpha=self.alpha, answers=answers, recalibrate=self.recalibrate
         )
+
+    def _warn_of_width(self, maps: MarginMaps, cells: Cells, accuracy: float, share: float) -> None:
+        """Warn if the wanted width is out of reach: which width the rows give, and how many it would take."""
+        within = self.within
+        if within is None:
+            return
+        has_groups = maps.grouping is not None and self.max_depth != 0
+
+        def labels(groups: int = 0) -> str:
+            # Bands are planned with half of alpha, also where no group will have an interval.
+            alpha = self.alpha if groups or not has_groups else self.alpha / 2
+            rows = rows_for_margins(within, groups=groups, accuracy=accuracy, alpha=alpha)
+            return f"about {rounded_up(rows / share):,} labelled rows"
+
+        bound, width = maps.median_error_bound(), maps.median_group_width()
+        missing = []
+        if min(cells.band_width, bound) > within:
+            missing.append(f"by probability, these rows give {bound:.2g} in one band, and it takes {labels()}")
+        if width is None and has_groups:
+            missing.append(f"by group, these rows give nothing, and two groups take {labels(groups=2)}")
+        elif width is not None and width > within and maps.max_depth is None:  # groups that are no tree
+            missing.append(f"by group, these rows give {width:.2g}, and it takes {labels(groups=maps.n_groups)}")
+        if missing:
+            message = f"intervals within {within:g} are out of reach: {'; '.join(missing)}."
+            warnings.warn(message, QacalWarning, stacklevel=2)

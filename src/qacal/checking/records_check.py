@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.step_binning import StepBinning
 from qacal.checking import findings
 from qacal.checking.confidences import Scale, scale_of, scale_of_values
 from qacal.checking.findings import GAP, Finding, column_options
@@ -19,9 +18,9 @@ from qacal.checking.others import UsefulColumn
 from qacal.checking.summary import Summary
 from qacal.errors import EncodingError, InputError
 from qacal.metrics.scores import Auroc, auroc_of_counts
-from qacal.model.defaults import DEPTH_WITH_SCORE, SHARE_WITH_SCORE
+from qacal.model.defaults import CERTIFYING, DEPTH_WITH_SCORE
 from qacal.model.pipeline import Progress, no_progress
-from qacal.model.summary import labels_for_group, rounded_up
+from qacal.planning import plan_margins, rounded_up, rows_for_margins
 from qacal.records.columns import expression_key, listed
 from qacal.records.files import File
 from qacal.records.reading import MAX_BAD, BadRows, Reading, as_source
@@ -39,6 +38,8 @@ _TEXT_HELPS = ((300, "half of the fits"), (1_000, "nearly all fits"))
 _HELD_OUT = 0.3
 _TARGETS = (0.9, 0.95, 0.99)
 _ALPHA = 0.1
+# An interval of this width says something about an accuracy.
+_WIDTH = 0.1
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class BadRowsOfAKind:
 class Goal:
     """A use of labelled rows.
 
-    kind : "text", "threshold" or "groups", for programs.
+    kind : "text", "intervals", "groups" or "threshold", for programs.
     labels : the number of labels that it needs; None if no number is enough with the stated confidence.
     more : the number of labels that are still missing.
     """
@@ -285,10 +286,8 @@ def _goals(labelled: int, confidence: Floats, correct: Floats) -> tuple[Goal, ..
     texts = [goal("text", f"probabilities that use the text, in {often}", labels) for labels, often in _TEXT_HELPS]
     # The last step with enough labels, and the first without.
     steps = [step for step in texts if step.is_met][-1:] + [step for step in texts if not step.is_met][:1]
-    certifying, groups = int(StepBinning().get_params()["rows_per_map"]), 2**DEPTH_WITH_SCORE
-    what = f"separate intervals for each of {groups} groups of texts, if equally large"
-    steps.append(goal("groups", what, labels_for_group(certifying, 1 / groups, SHARE_WITH_SCORE)))
     accuracy = float(correct.mean()) if len(correct) else 0.0
+    steps += [goal(*step) for step in _intervals(labelled, accuracy or 0.5)]
     target = next((target for target in _TARGETS if 0 < accuracy < target), None)
     if target is not None:
         needed = rows_needed(threshold_curve(correct, confidence, thresholds=CANDIDATES, alpha=_ALPHA), target)
@@ -296,6 +295,23 @@ def _goals(labelled: int, confidence: Floats, correct: Floats) -> tuple[Goal, ..
             what = f"a certified threshold on the stated confidence with {target:.0%} accuracy above it"
             steps.append(goal("threshold", what, None if math.isinf(needed) else rounded_up(needed / _HELD_OUT)))
     return tuple(sorted(steps, key=lambda step: (step.labels is None, step.labels or 0)))
+
+
+def _intervals(labelled: int, accuracy: float) -> Iterator[tuple[str, str, int]]:
+    """Yield the kind of goal, the intervals that labels give, and the number of labels: now, and for many groups."""
+    plan = plan_margins(max(1, round(CERTIFYING * labelled)), accuracy=accuracy, alpha=_ALPHA)
+    if plan.band_width <= _WIDTH:
+        what = f"intervals of ±{plan.band_width:.2f} by probability"
+        if plan.group_width is not None:
+            what += f", and of ±{plan.group_width:.2f} by group in {plan.groups} groups of texts, if equally large"
+        yield "intervals", what, labelled
+    else:
+        rows = rows_for_margins(_WIDTH, accuracy=accuracy, alpha=_ALPHA / 2)  # groups have the other half
+        yield "intervals", f"intervals of ±{_WIDTH:g} by probability", rounded_up(rows / CERTIFYING)
+    groups = 2**DEPTH_WITH_SCORE
+    rows = rows_for_margins(_WIDTH, groups=groups, accuracy=accuracy, alpha=_ALPHA)
+    what = f"intervals of ±{_WIDTH:g} for each of {groups} groups of texts, if equally large"
+    yield "groups", what, rounded_up(rows / CERTIFYING)
 
 
 def _options(summary: Summary, reading: Reading, scale: Scale, issues: Sequence[Finding]) -> Iterator[str]:

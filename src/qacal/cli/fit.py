@@ -78,7 +78,10 @@ def run(
     alpha: Annotated[float, typer.Option(help="Probability that at least one interval of the model is wrong.")] = 0.1,
     within: Annotated[
         float | None,
-        typer.Option(help="Half-width that intervals should have: 0.1 gives more and finer intervals than 0.05."),
+        typer.Option(
+            help="How wide intervals may be for half of the answers: 0.1 allows more bands and groups than 0.05; see "
+            "qacal plan."
+        ),
     ] = None,
     tune: Annotated[
         str | None,
@@ -319,8 +322,10 @@ def _to_dict(model: QACalibrator) -> dict[str, Any]:
         out |= {
             "alpha": float(maps.certificate.alpha),
             "median_epsilon_of_a_row": maps.median_error_bound(),
-            "bands": len(maps.below),
+            "bands": maps.n_bands,
+            "groups_with_intervals": maps.n_groups,
             "median_half_width_of_a_group": maps.median_group_width(),
+            "widths": [asdict(one) for one in model.widths_],
         }
     elif isinstance(maps, BinMaps):
         own, larger, all_rows = interval_readers(maps)

@@ -69,7 +69,7 @@ Choose when to answer, so that at least 80% of the answers are correct:
 Estimate the share of correct rows in each document (rows with one id):
     qacal documents model test.parquet new.jsonl -o documents.csv
 Plan how many rows a guarantee needs:
-    qacal plan --epsilon 0.1 --rows 5000
+    qacal plan --within 0.1 --groups 8
 
 Every command has --help."""
 

@@ -40,6 +40,7 @@ SHARE_WITH_SCORE, _SHARE_OF_FEW = 0.8, 0.9
 # MarginBinning: the share of the questions that train the score, and of these the share that trains the first score,
 # which makes the bands. All others certify.
 SHARE_WITH_MARGINS, SHARE_OF_FIRST = 0.9, 1 / 3
+CERTIFYING = 1 - SHARE_WITH_MARGINS * SHARE_OF_FIRST
 _FEW_ROWS = 200
 
 

@@ -8,13 +8,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.calibrators.margins import Cells, MarginBinning, plan_cells
+from qacal.calibrators.margins import Cells, MarginBinning, Widths, plan_cells
 from qacal.errors import InputError
 from qacal.model.defaults import (
     SHARE_OF_FIRST,
@@ -90,6 +91,7 @@ class Fitted:
     read_as : how the records were read.
     overviews : of `records`, and of `certify_records` if there are any; empty for a loaded model.
     not_tried : columns that were not tried as features, and why.
+    widths : how wide intervals are with fewer and more labelled rows; empty for a loaded model.
     decision_rule, fitted_for : set after the fit.
     """
 
@@ -102,6 +104,7 @@ class Fitted:
     read_as: ReadAs
     overviews: tuple[Overview, ...] = ()
     not_tried: dict[str, str] = field(default_factory=dict)
+    widths: tuple[Widths, ...] = ()
     decision_rule: DecisionRule | None = None
     fitted_for: FittedFor | None = None
 
@@ -136,6 +139,12 @@ class Split:
         """Return which questions train no score."""
         return np.asarray(self._part(ids) == 2)
 
+    @property
+    def certifying(self) -> float:
+        """The share of the labelled rows that fit the calibrator."""
+        first = 1.0 if self.share_of_first is None else self.share_of_first
+        return 1.0 if self.share is None else 1 - self.share * first
+
     def _part(self, ids: Hashes | None) -> Ints:
         """Return 0 for questions that train everything, 1 for those that train the score and certify, 2 for others."""
         if ids is None or self.share is None:
@@ -169,14 +178,11 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         features = features.over(overviews[0].columns, taken)
         score = None if pipeline.score is None else ScoreSample(pipeline.score, features, pipeline.embed)
         all_ids, group_ids = _train(pipeline, records, split, inputs, score, overviews[0], progress)
-        cells: Cells | None = None
+        plan: Callable[[float], Cells] | None = None
         if score is not None:
             pipeline = replace(pipeline, features=score.used, first=score.first)
             if isinstance(pipeline.calibrator, MarginBinning):
-                certifying = float(overviews[-1].rows)
-                if split.share is not None and split.share_of_first is not None:
-                    certifying *= 1 - split.share * split.share_of_first
-                cells = _planned(pipeline, score, certifying)
+                plan = partial(_planned, pipeline, score)
         tunes = model.tune is not None and pipeline.score is None
         rows = CalibrationRows(pipeline, _FOLDS * _BLOCKS if tunes else None)
         step = "certifying" if pipeline.calibrator.properties.is_certified else "calibrating"
@@ -194,8 +200,12 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         elif tuned.is_pooled:
             tally = tally.pooled()
         answered, held = rows.answers(tally)
-        if cells is not None and isinstance(pipeline.calibrator, MarginBinning):
-            pipeline.calibrator._fit_cells(tally, cells, held)
+        widths: tuple[Widths, ...] = ()
+        if plan is not None and isinstance(pipeline.calibrator, MarginBinning):
+            labels = overviews[-1].rows
+            cells = plan(labels * split.certifying)
+            pipeline.calibrator._fit_cells(tally, cells, held, split.certifying)
+            widths = _widths(pipeline.calibrator, rows, tally, labels, cells, lambda n: plan(n * split.certifying))
         else:
             pipeline.calibrator.fit_tally(tally)
     return Fitted(
@@ -213,6 +223,7 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         read_as=ReadAs(dict(inputs.reading.columns), inputs.reading.percent, dict(inputs.reading.expressions)),
         overviews=overviews,
         not_tried={} if score is None else score.not_tried,
+        widths=widths,
     )
 
 
@@ -369,6 +380,31 @@ def _planned(pipeline: Pipeline, score: ScoreSample, certifying: float) -> Cells
 
 
 # 3. Fit the calibrator
+
+
+def _widths(
+    calibrator: MarginBinning,
+    rows: CalibrationRows,
+    tally: Tally,
+    labels: int,
+    cells: Cells,
+    plan: Callable[[float], Cells],
+) -> tuple[Widths, ...]:
+    """Return how wide intervals are with fewer and more labels.
+
+    Measured on quarters, halves and all of the certifying rows, with cells planned for their number and the scores of
+    this fit; expected for twice and four times as many.
+
+    labels : the number of labelled rows.
+    plan : returns the cells for a number of labelled rows.
+    """
+    measured = []
+    for of in (4, 2):
+        fewer = plan(labels / of)
+        maps = [calibrator._fitted_to(fewer, *part) for part in rows.parts(of, tally)]
+        measured += [Widths.measured(labels / of, maps)] if maps else []
+    now = Widths.measured(labels, [calibrator.maps_])
+    return (*measured, now, *(now.expected(times, cells, plan(times * labels)) for times in (2, 4)))
 
 
 def _require_apart(batch: Batch, trained_on: Hashes) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from qacal.calibrators.base import FROM_FAR, SOURCES, Calibrator, Evidence, Rows
+from qacal.calibrators.margins import Widths
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.likeness import FAR
 from qacal.embedders import Embedder
@@ -121,6 +122,7 @@ class QACalibrator(HasParameters, BaseModel):
     fit_record_: FitRecord
     overviews_: tuple[Overview, ...]
     not_tried_: dict[str, str]
+    widths_: tuple[Widths, ...]
     decision_rule_: DecisionRule | None
     fitted_for_: FittedFor | None
     read_as_: ReadAs
@@ -206,6 +208,7 @@ class QACalibrator(HasParameters, BaseModel):
         self.read_as_ = fitted.read_as
         self.overviews_ = fitted.overviews
         self.not_tried_ = fitted.not_tried
+        self.widths_ = fitted.widths
         self.decision_rule_ = fitted.decision_rule
         self.fitted_for_ = fitted.fitted_for
         return self

@@ -6,7 +6,7 @@ Each takes batches with `add` and is used at the end. The order of the rows does
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -304,6 +304,22 @@ class CalibrationRows:
         """
         held = self._held
         return self._answered, held if held is None or tally.block is not None else held.without_blocks()
+
+    def parts(self, of: int, tally: Tally) -> Iterator[tuple[Tally, Tally | None]]:
+        """Yield `of` parts of the questions: their rows, and their answers to held-out rows if there are two scores.
+
+        Parts without rows are left out; there are none if the rows have no ids. `tally` is that of all rows.
+        """
+        if self._total is None or self._total.n_blocks != DOCUMENTS:
+            return
+        for k in range(of):
+            rows = self._total.within_fold(k, of)
+            held = None if self._held is None else self._held.within_fold(k, of)
+            if not len(rows) or (held is not None and not len(held)):
+                continue
+            if tally.block is None:
+                rows, held = rows.without_blocks(), None if held is None else held.without_blocks()
+            yield replace(rows, is_clustered=tally.is_clustered, is_sum=False), held
 
     def ids(self) -> Hashes:
         return np.concatenate(self._ids)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from math import ceil, floor, log10
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from qacal.calibrators.base import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
 from qacal.calibrators.maps import BinMaps, known_groups
-from qacal.calibrators.margins import MarginMaps
+from qacal.calibrators.margins import MarginMaps, Widths
 from qacal.calibrators.score.trials import CLEARLY, ColumnTrial
 from qacal.errors import counted
 from qacal.metrics.scores import SHOWN_CUT
-from qacal.model.defaults import SHARE, SHARE_WITH_SCORE
-from qacal.planning import rows_for_one_bin
+from qacal.model.defaults import SHARE, SHARE_OF_FIRST, SHARE_WITH_MARGINS, SHARE_WITH_SCORE
+from qacal.planning import rounded_up, rows_for_margins, rows_for_one_bin
 
 if TYPE_CHECKING:
     from qacal.model.model import QACalibrator
@@ -35,7 +34,7 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     lines = [] if is_continuous else [*_too_few(model, is_certified_apart), _fitted(model)]
     lines += _tried(model)
     if isinstance(maps, MarginMaps):
-        lines += _certified_margins(model, maps)
+        lines += [*_certified_margins(model, maps), *_widths(model.widths_, is_certified_apart)]
     elif isinstance(maps, BinMaps):
         lines += [_certified(model, maps), *_certified_groups(model, maps, is_certified_apart)]
     elif model.rows_ < _FEW and model.learned_score_ is None:
@@ -45,11 +44,15 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
 
 def _too_few(model: QACalibrator, is_certified_apart: bool) -> list[str]:
     """Return, for very few rows, that their intervals say little, and how many rows would say more."""
-    maps, score = model.calibrator_.maps_, model.learned_score_
+    maps = model.calibrator_.maps_
+    # The score of which no row certifies.
+    score = model.pipeline_.first or model.learned_score_
     rows = model.rows_ + (0 if score is None or is_certified_apart else score.rows_)
-    if not isinstance(maps, BinMaps) or rows >= _VERY_FEW:
+    if not isinstance(maps, BinMaps | MarginMaps) or rows >= _VERY_FEW:
         return []
     needed = rows_for_one_bin(_ERROR, maps.certificate.alpha)
+    if isinstance(maps, MarginMaps):  # groups have the other half of alpha
+        needed = rows_for_margins(_ERROR, alpha=maps.certificate.alpha / (1 if maps.grouping is None else 2))
     labels = labels_for_group(needed, 1.0, 0.0 if is_certified_apart else _learning_share(model))
     kind = "certifying row" if is_certified_apart else "labelled row"
     return [
@@ -124,18 +127,39 @@ def _column(trial: ColumnTrial) -> str:
 
 def _certified_margins(model: QACalibrator, maps: MarginMaps) -> list[str]:
     """Return what is guaranteed by probability and by group."""
-    bands = int(np.count_nonzero(maps.cells.rows[: len(maps.below)]))
-    groups = len(maps.cells.rows) - len(maps.below)
+    within = getattr(model.calibrator_, "within", None)
+    asked = "" if within is None else f" (asked for: {within:g})"
     documents = ", as documents, since ids repeat" if maps.certificate.is_by_document else ""
     lines = [
         f"Certified on {counted(model.rows_, 'row')}{documents}. With probability "
         f"{100 * (1 - maps.certificate.alpha):.4g}%, all of this holds at once:",
-        f"   by probability: {counted(bands, 'band')} of similar answers. Their mean calibrated probability is within "
-        f"{maps.median_error_bound():.2f} of their accuracy.",
+        f"   by probability: {counted(maps.n_bands, 'band')} of similar answers. Their mean calibrated probability is "
+        f"within {maps.median_error_bound():.2f} of their accuracy{asked}.",
     ]
     if (width := maps.median_group_width()) is not None:
-        lines.append(f"   by group: {counted(groups, 'group')}. The accuracy of a group is known to ±{width:.2f}.")
+        groups = counted(maps.n_groups, "group")
+        lines.append(f"   by group: {groups}. The accuracy of a group is known to ±{width:.2f}{asked}.")
     return lines
+
+
+def _widths(widths: tuple[Widths, ...], is_certified_apart: bool) -> list[str]:
+    """Return a table of how wide intervals are with fewer and more labelled rows, at most 80 characters wide."""
+    if not widths:
+        return []
+    cells = [
+        (
+            "certifying rows" if is_certified_apart else "labelled rows",
+            [f"{'' if one.is_measured else '*'}{one.labels:,}" for one in widths],
+        ),
+        ("by probability (bands)", [f"±{one.band_width:.2f} ({one.bands})" for one in widths]),
+    ]
+    if any(one.groups for one in widths):
+        shown = ["no" if one.group_width is None else f"±{one.group_width:.2f} ({one.groups})" for one in widths]
+        cells.append(("by group (groups)", shown))
+    return [
+        "Widths by number of labels, measured with the scores of this fit (* expected):",
+        *(f"   {name:<22}{''.join(f'{text:>11}' for text in texts)}" for name, texts in cells),
+    ]
 
 
 def _certified(model: QACalibrator, maps: BinMaps) -> str:
@@ -189,9 +213,11 @@ def _one_more(model: QACalibrator, has_certify_records: bool) -> list[str]:
 
 
 def _learning_share(model: QACalibrator) -> float:
-    """Return the share of the questions that trained groups and score."""
+    """Return the share of the questions that trained groups and score, and do not certify."""
     if model.learned_score_ is None and not model.pipeline_.needs_vectors:
         return 0.0
+    if model.pipeline_.first is not None:
+        return SHARE_OF_FIRST * (SHARE_WITH_MARGINS if model.train_share is None else model.train_share)
     usual = SHARE if model.learned_score_ is None else SHARE_WITH_SCORE
     return usual if model.train_share is None else model.train_share
 
@@ -207,13 +233,3 @@ def labels_for_group(certifying: int, share: float, learning: float) -> int:
     20000
     """
     return rounded_up(certifying / share / (1 - learning) - 1e-6)
-
-
-def rounded_up(number: float) -> int:
-    """Return an estimate, rounded up to two digits.
-
-    >>> rounded_up(8203.6), rounded_up(57.2)
-    (8300, 58)
-    """
-    unit = int(10 ** max(0, floor(log10(number)) - 1))
-    return ceil(number / unit) * unit
