@@ -8,7 +8,7 @@ from math import isnan
 
 from qacal.metrics.calibration import CalibrationError
 from qacal.metrics.words import decimal, error_seen, percent
-from qacal.model.summary import rounded_up
+from qacal.planning import rounded_up
 from qacal.report.content import Content
 from qacal.report.style import look_of
 from qacal.thresholds.certified import CertifiedThreshold, ThresholdMenu
