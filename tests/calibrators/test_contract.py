@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import qacal
-from qacal import InputError, NotFittedError, Paths, StepBinning, Tally
+from qacal import InputError, MarginBinning, NotFittedError, Paths, StepBinning, Tally
 from qacal.tally import ids as identity
 from qacal.tally.arrays import seven_decimals
 from tests.calibrators.contract import CALIBRATORS, name_of
@@ -68,7 +68,8 @@ def test_answers_are_probabilities_and_fit_predict_explain_agree(calibrator, row
     evidence = model.explain(**asks(rows))
     np.testing.assert_array_equal(evidence.calibrated, p)
     np.testing.assert_array_equal(evidence.confidence, rows["confidence"])
-    assert set(evidence.source) <= {"group", "ancestor", "root"}
+    sources = {"band"} if isinstance(calibrator, MarginBinning) else {"group", "ancestor", "root"}
+    assert set(evidence.source) <= sources
     assert (evidence.rows >= 0).all()
     assert len(evidence.to_polars()) == len(p)
 
@@ -126,8 +127,8 @@ def test_one_group_equals_no_group(calibrator, rows):
     one = {**rows, "groups": np.full(len(rows["confidence"]), 5)}
     none = {**rows, "groups": None}
     alone = clone(calibrator)
-    if isinstance(calibrator, StepBinning):
-        # Its answers are moved into intervals, and root and group share alpha although they have the same rows.
+    if isinstance(calibrator, StepBinning | MarginBinning):
+        # Answers are moved into intervals, and root and group share alpha although they have the same rows.
         alone.set_params(alpha=calibrator.alpha / 2)
     p_one, p_none = fit(calibrator, one).predict(**asks(one)), fit(alone, none).predict(**asks(none))
     np.testing.assert_allclose(p_one, p_none, atol=1e-12)
@@ -284,7 +285,7 @@ def test_certifies_where_it_says_so(calibrator, rows):
         assert np.isnan(evidence.high).all()
         return
     assert ((evidence.low >= 0) & (evidence.high <= 1) & (evidence.low <= evidence.high)).all()
-    assert (evidence.alpha == 0.1).all()
+    assert (evidence.alpha == calibrator.alpha).all()
     if "Scaling" not in type(calibrator).__name__:
         assert (evidence.low <= evidence.calibrated + 1e-12).all()
         assert (evidence.calibrated <= evidence.high + 1e-12).all()

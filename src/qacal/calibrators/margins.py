@@ -19,6 +19,15 @@ interval says this about an answer :math:`p`:
 neither score: :math:`m_b = \overline{f} + \overline{p - f}`, the first over the certifying rows of the band, the second
 over those that did not train :math:`p`. Its standard error is added to both ends, in quadrature, at the same level.
 Only this step is approximate; the intervals of cells are exact.
+
+*Without a score*, all rows train and all rows certify. Bands are ranges of the stated confidence with enough rows, and
+answers are the curves of :class:`~qacal.calibrators.TreeScaling`, functions of confidence and group that were fitted on
+the same labels. Bands and groups depend on no label. Given the confidences and groups of all rows, labels are
+independent, and :math:`[l_c, u_c]` holds for the mean of their probabilities in cell :math:`c` (the interval of
+:func:`~qacal.guarantee.mixed_binomial_interval`, since probabilities in a cell differ). :math:`m_b`, the mean of the
+curves over the same rows, is known. So the interval of the mean error, :math:`[l_b - m_b, u_b - m_b]`, is exact, no
+matter how the labels were used to fit the curves. It is about the calibration rows: new rows need confidences and
+groups in the same proportions.
 """
 
 from __future__ import annotations
@@ -31,6 +40,7 @@ import numpy as np
 from qacal.calibrators.base import FROM_BAND, Calibrator, Evidence, Properties, Rows, group_names
 from qacal.calibrators.maps import BinMaps, Lineage, deepest_level, groups_with_rows, level_of, sources
 from qacal.calibrators.step_binning import by_document, corrected
+from qacal.calibrators.tree_scaling import TreeMaps, fit_tree_curves
 from qacal.errors import InputError
 from qacal.guarantee import Certificate, binomial_interval, check_alpha, counted_shares, document_intervals
 from qacal.parameters import Axes, Between, is_number, require, shown
@@ -76,32 +86,39 @@ def plan_cells(
     within: float | None = None,
     max_depth: int | None = None,
     repeats: Ints | int = 1,
+    are_probabilities: bool = True,
 ) -> Cells:
     """Return the finest cells that will have the wanted width for half of the answers.
 
     scores, column : first scores and groups of rows like those that certify.
     rows : the number of rows that will certify.
     repeats : how often each score and group occurs.
+    are_probabilities : scores are about as large as accuracies. If not, as with stated confidences, an accuracy of 0.5
+        is assumed, which has the widest intervals.
 
     >>> cells = plan_cells(np.linspace(0.3, 0.9, 1000), None, rows=3500, alpha=0.1, within=0.05)
     >>> cells.tops.round(2), cells.depth
-    (array([0.4, 0.5, 0.6, 0.7, 0.8, inf]), 0)
+    (array([0.42, 0.54, 0.66, 0.78,  inf]), 0)
     """
-    for_bands, for_groups = widths(rows, within)
     scores = np.repeat(seven_decimals(scores), repeats)
+    expected, safety = (scores, _SAFETY) if are_probabilities else (np.full(len(scores), 0.5), 1.0)
+    for_bands, for_groups = (width / safety for width in widths(rows, within))
     has_groups = column is not None and max_depth != 0
     part = alpha / 2 if has_groups else alpha
-    tops = [
-        np.append(np.unique(np.quantile(scores, np.arange(1, k) / k, method="lower")), np.inf)
-        for k in range(1, _MOST_BANDS + 1)
+    # Stated confidences have few values, and half of the rows may share one: then the median says too little.
+    typical = np.median if are_probabilities else np.mean
+    ordered = np.sort(scores)
+    tops = [_tops(ordered, count) for count in range(1, _MOST_BANDS + 1)]
+    reached = [
+        top for top in tops if typical(_expected(np.searchsorted(top, scores), expected, rows, part)) <= for_bands
     ]
-    reached = [top for top in tops if _expected(np.searchsorted(top, scores), scores, rows, part) <= for_bands]
     depth: int | None = 0
     if column is not None and has_groups and column.depth is None:
         depth = None
     elif column is not None and has_groups:
         for trial in range(1, deepest_level(column, max_depth) + 1):
-            if _expected(np.repeat(column.leaves(trial), repeats), scores, rows, part) <= for_groups:
+            leaves = np.repeat(column.leaves(trial), repeats)
+            if typical(_expected(leaves, expected, rows, part)) <= for_groups:
                 depth = trial
     return Cells(max(reached, key=len, default=tops[0]), depth)
 
@@ -120,13 +137,28 @@ def widths(rows: float, within: float | None = None) -> tuple[float, float]:
     )
 
 
-def _expected(cell: Ints, scores: Floats, rows: float, alpha: float) -> float:
-    """Return the half-width that half of the answers will have, if accuracies are the scores."""
+def _tops(ordered: Floats, count: int) -> Floats:
+    """Return where bands end, if `count` bands share the rows equally; fewer if many scores are equal.
+
+    >>> _tops(np.array([0.5, 0.7, 0.7, 0.7, 0.7, 0.7, 0.8, 0.9]), 4)
+    array([0.7, inf])
+    """
+    least, last, tops = len(ordered) / (2 * count), 0, []
+    for top in np.unique(ordered[(len(ordered) - 1) * np.arange(1, count) // count]).tolist():
+        through = int(np.searchsorted(ordered, top, side="right"))
+        if through - last >= least and len(ordered) - through >= least:
+            tops.append(top)
+            last = through
+    return np.array([*tops, np.inf])
+
+
+def _expected(cell: Ints, accuracies: Floats, rows: float, alpha: float) -> Floats:
+    """Return the half-width that each row will have, if rows have these accuracies."""
     _, place, count = np.unique(cell, return_inverse=True, return_counts=True)
     n = np.maximum(rows * count / len(cell), 1.0)
-    mean = np.bincount(place, scores) / count
+    mean = np.bincount(place, accuracies) / count
     low, high = binomial_interval(n * mean, n, alpha / (2 * len(count)))
-    return _SAFETY * float(np.median(((high - low) / 2)[place]))
+    return np.asarray(((high - low) / 2)[place])
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,14 +167,16 @@ class MarginMaps:
 
     cells : the root's map has the bands, on the scale of the first score, and the map of a group has one bin. `value`
         is the mean answer of a band, and the accuracy of a group's rows; `low`, `high` and `rows` are of accuracies.
-    shift : what is added to the answers of each band to bring their mean into its interval.
+    shift : how far the mean answer of each band is moved, to bring it into its interval.
     below, above : how far an interval reaches from an answer of the band.
+    curves : the answers; None if they are scores, which come with the rows.
     """
 
     cells: BinMaps
     shift: Annotated[Floats, Axes("bands"), Between(-1, 1)]
     below: Annotated[Floats, Axes("bands"), Between(0, 1)]
     above: Annotated[Floats, Axes("bands"), Between(0, 1)]
+    curves: TreeMaps | None
 
     @property
     def grouping(self) -> GroupColumn | None:
@@ -166,7 +200,7 @@ class MarginMaps:
         has_group = group[0] >= 0 if group else np.zeros(len(answer), dtype=bool)
         place = group[0] if group else band
         return Evidence.of(
-            answer,
+            rows.exact if self.curves is not None else answer,
             answer,
             group=group_names(codes, self.grouping, self.cells.max_depth),
             source=FROM_BAND,
@@ -180,8 +214,20 @@ class MarginMaps:
         )
 
     def _answers(self, rows: Rows, band: Ints) -> Floats:
-        answer = rows.exact if rows.answer is None else rows.answer
-        return np.clip(answer + self.shift[band], 0.0, 1.0)
+        if self.curves is not None:
+            answer = self.curves.apply(rows)
+        else:
+            answer = rows.exact if rows.answer is None else rows.answer
+        intercept, slope = self.moves()
+        return np.clip(intercept[band] + slope[band] * answer, 0.0, 1.0)
+
+    def moves(self) -> tuple[Floats, Floats]:
+        """Return, for each band, the line that moves its mean answer by `shift`: towards 1 or 0, and not beyond."""
+        bands = len(self.shift)
+        mean = np.clip(self.cells.value[:bands] - self.shift, 0.0, 1.0)
+        up = np.maximum(self.shift, 0.0) / np.where(mean < 1, 1 - mean, 1.0)
+        down = np.maximum(-self.shift, 0.0) / np.where(mean > 0, mean, 1.0)
+        return up, 1 - up - down
 
     def median_error_bound(self) -> float:
         """Return how far off the answers of a band are on average, at most; the median over the calibration rows."""
@@ -202,6 +248,8 @@ class MarginMaps:
         require(len(self.shift) == bands, f"there are {bands} bands and {len(self.shift)} shifts.")
         one_each = np.array_equal(np.diff(self.cells.offset)[1:], np.ones(len(self.cells.offset) - 2))
         require(one_each, "the interval of a group must be one, for all probabilities.")
+        is_conditional = self.certificate.kind == "conditional"
+        require(is_conditional == (self.curves is not None), 'the certificate "conditional" goes with curves alone.')
 
 
 def _median(values: Floats, rows: Ints) -> float:
@@ -218,7 +266,7 @@ def fit_margins(
     alpha: float = 0.1,
     answers: Tally | None = None,
     recalibrate: bool = False,
-    is_fixed: bool = True,
+    curves: TreeMaps | None = None,
 ) -> MarginMaps:
     """Return the intervals of cells.
 
@@ -226,7 +274,8 @@ def fit_margins(
     answers : rows that trained neither score, with the answer of each as its target; None if answers are the first
         scores.
     recalibrate : move the mean answer of a band towards the accuracy of its rows, not only into the interval.
-    is_fixed : cells do not depend on the certifying rows at all; else they may depend on scores and groups.
+    curves : answers that are functions of confidence and group. Cells may then depend on confidences and groups of the
+        certifying rows, too; without curves they must not depend on these rows at all.
     """
     from scipy import special
 
@@ -237,14 +286,17 @@ def fit_margins(
         grouped = level_of(tally, cells.depth or 1)
         codes = _certifiable(grouped, is_tree=column.is_tree)
     part = alpha / 2 if len(codes) else alpha
-    kind: Literal["margins", "conditional"] = "margins" if is_fixed else "conditional"
+    kind: Literal["margins", "conditional"] = "margins" if curves is None else "conditional"
     found = _certified(root, cells.tops, None, part, kind)
     if len(codes):
         groups = _certified(grouped, np.array([np.inf]), codes, part, kind)
         found = Certified(*(np.concatenate(pair) for pair in zip(found, groups, strict=True)))
     accuracy, low, high = (column[:bands] for column in (found.accuracy, found.low, found.high))
     rows = found.rows[:bands]
-    answer, error = _mean_answers(root, cells.tops, answers)
+    if curves is None:
+        answer, error = _mean_answers(root, cells.tops, answers)
+    else:
+        answer, error = _mean_of_curves(tally, cells.tops, curves), np.zeros(bands)
     # The error of the mean answer, at the level of one end of a band's interval.
     error *= special.ndtri(1 - part / (2 * _occupied(rows)))
     lower = np.maximum(accuracy - np.hypot(accuracy - low, error), 0.0)
@@ -266,7 +318,7 @@ def fit_margins(
         is_jittered=False,
         resolution=tally.resolution,
     )
-    return MarginMaps(cells_of_fit, wanted - answer, wanted - lower, upper - wanted)
+    return MarginMaps(cells_of_fit, wanted - answer, wanted - lower, upper - wanted, curves)
 
 
 class Certified(NamedTuple):
@@ -335,6 +387,16 @@ def _mean_answers(root: Tally, tops: Floats, answers: Tally | None) -> tuple[Flo
     return np.clip(first + more, 0.0, 1.0), np.hypot(error, its_error)
 
 
+def _mean_of_curves(tally: Tally, tops: Floats, curves: TreeMaps) -> Floats:
+    """Return the mean answer of each band over the certifying rows."""
+    answers = tally.with_targets(curves.apply(Rows(tally.confidence, tally.grouping, None))).pooled()
+    if answers.block is not None:
+        answers = by_document(answers, tops)
+    place = np.searchsorted(tops, answers.confidence)
+    total, weight = (_summed(place, column, len(tops)) for column in (answers.wt, answers.w))
+    return np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), 0.5)
+
+
 def _means(place: Ints, values: Floats, rows: Ints, count: int) -> tuple[Floats, Floats]:
     """Return the mean of values in each cell, and its standard error; cells have one more row with a usual spread."""
     n = _summed(place, rows, count)
@@ -361,43 +423,45 @@ class MarginBinning(Calibrator):
 
     Each answer has two intervals. `low` and `high`: among answers of its band, those with a similar score, the
     accuracy is on average between the two. `group_low` and `group_high`: the accuracy of all answers of its group. All
-    intervals hold at once with probability :math:`1 - lpha`; the text of this module has the formulas.
+    intervals hold at once with probability :math:`1 - \alpha`; the text of this module has the formulas.
 
-    How to choose: the default for a learned score. Without one, answers are the confidences, moved until their mean is
-    inside the interval of the band; to correct a confidence within groups, use :class:`TreeBinning`. For intervals of a
-    probability *within* a group, which are wider, use :class:`StepBinning`.
+    How to choose: the default. With a learned score, answers are its probabilities. Without one, answers are the curves
+    of :class:`TreeScaling`, which correct the confidence within groups, and a band has answers with a similar stated
+    confidence. For intervals of a probability *within* a group, which are wider, use :class:`StepBinning` with a
+    learned score, and :class:`TreeBinning` without one.
 
     Parameters
     ----------
     within : the half-width that intervals should have for half of the answers; there are as many bands and groups as
         allow it. By default it depends on the number of rows: 0.05 (bands) and 0.17 (groups) for 700 certifying rows,
-        0.033 and 0.063 for 14,000.
+        0.033 and 0.063 for 14,000. Groups that are no tree stay as they are.
     max_depth : the depth of the groups of a tree; by default the deepest one that allows the width.
     alpha : the probability that at least one interval is wrong.
-    recalibrate : move the mean answer of a band towards the accuracy of its rows, for a score that was trained on
-        labels of another kind, such as a judge's.
+    recalibrate : with a learned score, move the mean answer of a band towards the accuracy of its rows. For a score
+        that was trained on labels of another kind, such as a judge's.
 
     Notes
     -----
-    A model fixes bands and depth on rows that do not certify. If you fit this class on arrays, it makes them from the
-    scores and groups of the same rows, without their labels; intervals are then about these rows' expected accuracy,
-    given their scores and groups (`conditional` in docs/guarantees.md).
+    With a learned score, a model fixes bands and depth on rows that do not certify. Without one, and if you fit this
+    class on arrays, it makes them from the confidences and groups of the same rows, without their labels; intervals are
+    then about these rows' expected accuracy, given their confidences and groups (`conditional` in docs/guarantees.md).
 
     If ids repeat, rows with one id are a document; documents are independent, and an interval is about a random row of
     a random document.
 
     Examples
     --------
-    Scores from 0.5 to 0.9 that are right on average, but not in every subject:
+    The LLM states 0.5 to 0.9. That is right on average, but not in every subject:
 
     >>> rng = np.random.default_rng(0)
-    >>> score, subject = rng.uniform(0.5, 0.9, 4000), np.repeat(["art", "law"], 2000)
-    >>> correct = rng.random(4000) < score + np.where(subject == "law", 0.1, -0.1)
-    >>> evidence = MarginBinning().fit(score, correct, groups=subject).explain([0.6, 0.8], groups=["art", "law"])
+    >>> stated, subject = rng.uniform(0.5, 0.9, 4000), np.repeat(["art", "law"], 2000)
+    >>> correct = rng.random(4000) < stated + np.where(subject == "law", 0.1, -0.1)
+    >>> model = MarginBinning().fit(stated, correct, groups=subject)
+    >>> evidence = model.explain([0.6, 0.8, 0.8], groups=["art", "law", "chess"])
     >>> evidence.calibrated.round(2), evidence.low.round(2), evidence.high.round(2)
-    (array([0.6, 0.8]), array([0.55, 0.76]), array([0.64, 0.84]))
+    (array([0.48, 0.89, 0.81]), array([0.44, 0.86, 0.78]), array([0.52, 0.92, 0.84]))
     >>> evidence.group_low.round(2), evidence.group_high.round(2)
-    (array([0.57, 0.77]), array([0.62, 0.82]))
+    (array([0.57, 0.77,  nan]), array([0.62, 0.82,  nan]))
     """
 
     within: float | None = None
@@ -422,8 +486,10 @@ class MarginBinning(Calibrator):
             within=self.within,
             max_depth=self.max_depth,
             repeats=tally.rows,
+            are_probabilities=False,
         )
-        return fit_margins(tally, cells, alpha=self.alpha, recalibrate=self.recalibrate, is_fixed=False)
+        curves = fit_tree_curves(tally.without_blocks(), max_depth=cells.depth)
+        return fit_margins(tally, cells, alpha=self.alpha, curves=curves)
 
     def _fit_cells(self, tally: Tally, cells: Cells, answers: Tally | None) -> None:
         """Fit intervals to cells that were planned on other rows."""

@@ -12,7 +12,6 @@ from qacal.calibrators.identity import Identity
 from qacal.calibrators.margins import MarginBinning
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.step_binning import StepBinning
-from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeScaling
 from qacal.errors import InputError
 from qacal.model.features import Features
@@ -83,7 +82,7 @@ def default_pipeline(model: QACalibrator, *, has_certify_records: bool = False) 
     (BisectingTree(max_depth=4), LearnedScore(), MarginBinning())
     >>> pipeline = default_pipeline(QACalibrator(partition="column:subject"))
     >>> pipeline.partition, pipeline.score, pipeline.calibrator
-    (Column('subject'), None, TreeBinning())
+    (Column('subject'), None, MarginBinning())
     """
     chosen = None if model.partition is None else as_partition(model.partition).clone()
     reads_text = chosen is None or EMBEDDING in chosen._needs
@@ -131,7 +130,7 @@ def _calibrator(model: QACalibrator, *, has_score: bool, has_certify_records: bo
         return type(model.calibrator)(**model.calibrator.get_params())
     if model.output == "continuous":
         return Identity() if has_score else TreeScaling()
-    return MarginBinning(recalibrate=has_certify_records) if has_score else TreeBinning()
+    return MarginBinning(recalibrate=has_certify_records)
 
 
 def _require_tunable(tune: str, score: LearnedScore | None, calibrator: Calibrator) -> None:
@@ -146,8 +145,8 @@ def _require_tunable(tune: str, score: LearnedScore | None, calibrator: Calibrat
             )
     elif isinstance(calibrator, MarginBinning | StepBinning):
         raise InputError(
-            f"{type(calibrator).__name__} needs a depth that is fixed before the fit; leave out --tune (in Python: "
-            "tune), which chooses one on the rows."
+            f"{type(calibrator).__name__} needs bins and depth that are fixed before the fit, and tuning chooses them on "
+            "the rows; leave out --tune (in Python: tune), or name a calibrator that can be tuned, such as qa-binning."
         )
     if getattr(calibrator, "certificate", None) == "conditional" or getattr(calibrator, "ties", None) == "jitter":
         raise InputError(
