@@ -354,7 +354,9 @@ def _certified(
         # All cells count, with rows or without: see `document_certificates`.
         labels = drawn_labels(level.wt, np.asarray(level.block).view(np.uint64))
         drawn = _summed(place, labels, count)
-        low, high = document_intervals(*counted_shares(level.wt, place), drawn, np.full(count, alpha / (2 * count)))
+        tail = np.full(count, alpha / (2 * count))
+        is_mixed = kind == "conditional"
+        low, high = document_intervals(*counted_shares(level.wt, place), drawn, tail, is_mixed=is_mixed)
     has_rows = sums["w"] > 0
     accuracy = np.where(has_rows, sums["wt"] / np.where(has_rows, sums["w"], 1.0), 0.5)
     return Certified(sums["rows"], np.clip(accuracy, low, high), low, high)
