@@ -275,8 +275,8 @@ def document_intervals(
     share, count, place : a share of correct rows, and how many documents of which bin have it (:func:`counted_shares`).
     drawn, tail : of each bin: how many of its documents are correct in one row that was drawn, and the failure
         probability of each end.
-    is_mixed : expected shares may differ among the documents of a bin, and the interval is for their mean. The bet holds
-        as it is: the mean of logarithms is at most the logarithm of the mean.
+    is_mixed : expected shares may differ among the documents of a bin, and the interval is for their mean. The bet
+        holds as it is: the mean of logarithms is at most the logarithm of the mean.
 
     >>> share, count, place = np.array([0.6, 0.8, 1.0]), np.array([100.0, 100.0, 100.0]), np.zeros(3, dtype=int)
     >>> low, high = document_intervals(share, count, place, np.array([240.0]), np.array([0.025]))

@@ -423,7 +423,7 @@ def test_tuning_needs_an_objective_and_a_certificate_that_survives_it():
         QACalibrator(calibrator=QABinning(certificate="conditional"), tune="brier").fit(answers(100))
     with pytest.raises(InputError, match="need them fixed before"):
         QACalibrator(calibrator=QABinning(ties="jitter"), tune="brier").fit(answers(100))
-    with pytest.raises(InputError, match="StepBinning needs a depth that is fixed before the fit"):
+    with pytest.raises(InputError, match="StepBinning needs bins and depth that are fixed before the fit"):
         QACalibrator(calibrator=StepBinning(), learned_score=None, tune="brier").fit(answers(100))
     with pytest.raises(InputError, match="too few to tune on"):
         QACalibrator(partition="column:topic", tune="brier").fit(answers(1))

@@ -59,7 +59,7 @@ _MOST_BANDS = 40
 _SAFETY = 1.1
 
 # A group that is a value of a column needs this many rows to have an interval.
-_ROWS_OF_A_GROUP = 30
+ROWS_OF_A_GROUP = 30
 
 # The spread of the difference of two scores in a band, as one more row: a band may have hardly any.
 _SPREAD = 0.1
@@ -372,7 +372,7 @@ def _occupied(rows: Floats) -> int:
 
 def _certifiable(level: Tally, *, is_tree: bool) -> Ints:
     """Return the groups that have an interval: all of a tree, and those of a column with enough rows."""
-    codes = groups_with_rows(level, 1 if is_tree else _ROWS_OF_A_GROUP)
+    codes = groups_with_rows(level, 1 if is_tree else ROWS_OF_A_GROUP)
     return np.unique(codes)
 
 

@@ -12,6 +12,7 @@ from qacal.calibrators.identity import Identity
 from qacal.calibrators.margins import MarginBinning
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.step_binning import StepBinning
+from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeScaling
 from qacal.errors import InputError
 from qacal.model.features import Features
@@ -97,7 +98,7 @@ def default_pipeline(model: QACalibrator, *, has_certify_records: bool = False) 
         )
     depth = _DEPTH if score is None else DEPTH_WITH_SCORE
     partition = BisectingTree(max_depth=depth) if chosen is None else chosen
-    calibrator = _calibrator(model, has_score=score is not None, has_certify_records=has_certify_records)
+    calibrator = _calibrator(model, reads_text, has_score=score is not None, has_certify_records=has_certify_records)
     if model.tune is not None:
         _require_tunable(model.tune, score, calibrator)
     return Pipeline(partition, score, calibrator, RowVectors(model.embedder))
@@ -123,14 +124,15 @@ def _score(model: QACalibrator, *, reads_text: bool) -> LearnedScore | None:
     return LearnedScore(text=reads_text, objective="brier" if model.tune == "brier" else "log_loss")
 
 
-def _calibrator(model: QACalibrator, *, has_score: bool, has_certify_records: bool) -> Calibrator:
+def _calibrator(model: QACalibrator, reads_text: bool, *, has_score: bool, has_certify_records: bool) -> Calibrator:
     if model.calibrator is not None:
         if not isinstance(model.calibrator, Calibrator):
             raise InputError(f"calibrator is {model.calibrator!r}; expected one such as QABinning(points_per_bin=50).")
         return type(model.calibrator)(**model.calibrator.get_params())
     if model.output == "continuous":
         return Identity() if has_score else TreeScaling()
-    return MarginBinning(recalibrate=has_certify_records)
+    # Without a score, a tree of texts has its best probabilities at depths that are too fine for intervals by group.
+    return TreeBinning() if reads_text and not has_score else MarginBinning(recalibrate=has_certify_records)
 
 
 def _require_tunable(tune: str, score: LearnedScore | None, calibrator: Calibrator) -> None:
@@ -145,8 +147,8 @@ def _require_tunable(tune: str, score: LearnedScore | None, calibrator: Calibrat
             )
     elif isinstance(calibrator, MarginBinning | StepBinning):
         raise InputError(
-            f"{type(calibrator).__name__} needs bins and depth that are fixed before the fit, and tuning chooses them on "
-            "the rows; leave out --tune (in Python: tune), or name a calibrator that can be tuned, such as qa-binning."
+            f"{type(calibrator).__name__} needs bins and depth that are fixed before the fit. Leave out --tune (in "
+            "Python: tune), which chooses them on the rows, or name a calibrator that can be tuned, such as qa-binning."
         )
     if getattr(calibrator, "certificate", None) == "conditional" or getattr(calibrator, "ties", None) == "jitter":
         raise InputError(

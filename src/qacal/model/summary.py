@@ -9,7 +9,7 @@ import numpy as np
 
 from qacal.calibrators.base import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
 from qacal.calibrators.maps import BinMaps, known_groups
-from qacal.calibrators.margins import MarginMaps
+from qacal.calibrators.margins import ROWS_OF_A_GROUP, MarginMaps
 from qacal.calibrators.score.trials import CLEARLY, ColumnTrial
 from qacal.errors import counted
 from qacal.metrics.scores import SHOWN_CUT
@@ -47,7 +47,7 @@ def _too_few(model: QACalibrator, is_certified_apart: bool) -> list[str]:
     """Return, for very few rows, that their intervals say little, and how many rows would say more."""
     maps, score = model.calibrator_.maps_, model.learned_score_
     rows = model.rows_ + (0 if score is None or is_certified_apart else score.rows_)
-    if not isinstance(maps, BinMaps) or rows >= _VERY_FEW:
+    if not isinstance(maps, BinMaps | MarginMaps) or rows >= _VERY_FEW:
         return []
     needed = rows_for_one_bin(_ERROR, maps.certificate.alpha)
     labels = labels_for_group(needed, 1.0, 0.0 if is_certified_apart else _learning_share(model))
@@ -128,14 +128,18 @@ def _certified_margins(model: QACalibrator, maps: MarginMaps) -> list[str]:
     bands = int(np.count_nonzero(maps.cells.rows[: len(maps.below)]))
     groups = len(maps.cells.rows) - len(maps.below)
     documents = ", as documents, since ids repeat" if maps.certificate.is_by_document else ""
+    similar = "similar answers" if maps.curves is None else "similar stated confidences"
     lines = [
         f"Certified on {counted(model.rows_, 'row')}{documents}. With probability "
         f"{100 * (1 - maps.certificate.alpha):.4g}%, all of this holds at once:",
-        f"   by probability: {counted(bands, 'band')} of similar answers. Their mean calibrated probability is within "
+        f"   by probability: {counted(bands, 'band')} of {similar}. Their mean calibrated probability is within "
         f"{maps.median_error_bound():.2f} of their accuracy.",
     ]
     if (width := maps.median_group_width()) is not None:
         lines.append(f"   by group: {counted(groups, 'group')}. The accuracy of a group is known to ±{width:.2f}.")
+    known = known_groups(maps.grouping, maps.max_depth)
+    if (others := len(np.unique(known[known >= 0])) - groups) and maps.max_depth is None:
+        lines.append(f"   {counted(others, 'group')} with fewer than {ROWS_OF_A_GROUP} rows: no interval by group.")
     return lines
 
 
