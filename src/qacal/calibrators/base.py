@@ -66,8 +66,9 @@ class Evidence:
         calibrator guarantees nothing.
     group : the row's group; None if the calibrator does not know it.
     source : what the interval is about. "band": all answers with a similar probability, or, without a learned score,
-        with a similar stated confidence. Else whose map was used: "group", "ancestor" or "root"; an interval from an ancestor or the root is about that larger set, not about this
-        group. "far" for a row that is unlike those of the fit, and has no interval.
+        with a similar stated confidence. Else whose map was used: "group", "ancestor" or "root"; an interval from an
+        ancestor or the root is about that larger set, not about this group. "far" for a row that is unlike those of
+        the fit, and has no interval.
     group_low, group_high, group_rows : the interval of the accuracy of all answers of the group, and the calibration
         rows behind it; with intervals of "band" only, else NaN and 0.
     rows : the number of calibration rows in the bin that was used; for curves, those that the curve was fitted on.
