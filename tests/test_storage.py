@@ -778,6 +778,7 @@ MODELS = {
     "continuous": {"output": "continuous"},
     "score of columns": {"learned_score": LearnedScore(columns=["tenant"], confidences=["tokens"])},
     "step bins": {"calibrator": StepBinning(rows_per_map=50), "partition": Column("tenant")},
+    "curves with margins": {"partition": Column("tenant")},
     "tree bins": {"calibrator": TreeBinning(), "partition": "bisecting:2"},
     "bins": {"calibrator": QABinning(points_per_bin=30), "partition": Column("tenant")},
     "jittered": {"calibrator": QABinning(points_per_bin=40, ties="jitter"), "partition": KDTree(axes="coordinate")},

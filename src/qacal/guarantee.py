@@ -193,14 +193,14 @@ def binomial_interval(right: Floats, rows: Floats, tail: float | Floats) -> tupl
     return np.where(right <= 0, 0.0, low), np.where(right >= rows, 1.0, high)
 
 
-def mixed_binomial_interval(right: Floats, rows: Floats, tail: float) -> tuple[Floats, Floats]:
+def mixed_binomial_interval(right: Floats, rows: Floats, tail: float | Floats) -> tuple[Floats, Floats]:
     r"""Return intervals for the *average* probability of independent labels whose probabilities differ.
 
     Hoeffding (1956): beyond the mean plus one, a sum of differing Bernoulli variables has lighter tails than the
     binomial of the same mean. For tails up to 1/4 that covers every end of a Clopper-Pearson interval except those
     of a single right (or single wrong) answer, where Markov's inequality gives the sharp end ``tail / rows``.
     """
-    if tail > 0.25:
+    if np.any(np.asarray(tail) > 0.25):
         raise InputError(f"tail is {tail}; these intervals are valid for tails up to 0.25.")
     right, rows = np.asarray(right, dtype=np.float64), np.asarray(rows, dtype=np.float64)
     low, high = binomial_interval(right, rows, tail)
@@ -267,12 +267,16 @@ _LARGEST_STAKE = 0.98
 FOR_ONE_ROW, FOR_BET = 0.8, 0.2
 
 
-def document_intervals(share: Floats, count: Floats, place: Ints, drawn: Floats, tail: Floats) -> tuple[Floats, Floats]:
+def document_intervals(
+    share: Floats, count: Floats, place: Ints, drawn: Floats, tail: Floats, *, is_mixed: bool = False
+) -> tuple[Floats, Floats]:
     """Return intervals for the mean share of each bin; a bin without documents gets (0, 1).
 
     share, count, place : a share of correct rows, and how many documents of which bin have it (:func:`counted_shares`).
     drawn, tail : of each bin: how many of its documents are correct in one row that was drawn, and the failure
         probability of each end.
+    is_mixed : expected shares may differ among the documents of a bin, and the interval is for their mean. The bet
+        holds as it is: the mean of logarithms is at most the logarithm of the mean.
 
     >>> share, count, place = np.array([0.6, 0.8, 1.0]), np.array([100.0, 100.0, 100.0]), np.zeros(3, dtype=int)
     >>> low, high = document_intervals(share, count, place, np.array([240.0]), np.array([0.025]))
@@ -280,7 +284,10 @@ def document_intervals(share: Floats, count: Floats, place: Ints, drawn: Floats,
     (array([0.767]), array([0.836]))
     """
     n = np.asarray(np.bincount(place, count, len(tail)), dtype=np.float64)
-    low, high = binomial_interval(drawn, np.maximum(n, 1), FOR_ONE_ROW * tail)
+    if is_mixed:
+        low, high = mixed_binomial_interval(drawn, np.maximum(n, 1), np.minimum(FOR_ONE_ROW * tail, 0.25))
+    else:
+        low, high = binomial_interval(drawn, np.maximum(n, 1), FOR_ONE_ROW * tail)
     low = np.maximum(low, _bet_low(share, count, place, n, FOR_BET * tail))
     high = np.minimum(high, 1 - _bet_low(1 - share, count, place, n, FOR_BET * tail))
     # If both bounds hold, low <= high; if not, the interval is wrong in either order.

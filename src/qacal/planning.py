@@ -134,15 +134,18 @@ def widths(rows: float, within: float | None = None) -> tuple[float, float]:
     )
 
 
-def expected_widths(rows: Floats, accuracy: Floats, alpha: float, *, is_band: bool) -> Floats:
+def expected_widths(rows: Floats, accuracy: Floats, alpha: float, *, is_band: bool, is_fitted: bool = False) -> Floats:
     """Return how wide the intervals of cells will be, if all of them hold at once with probability 1 - `alpha`.
 
     Of a group, it is half the width of the interval. Of a band, it is the distance from the mean answer to the farther
     end: the mean answer is rarely in the middle, since the rows are a sample.
 
     rows, accuracy : of each cell.
+    is_fitted : the same labels fitted the answers, so that their mean is near the middle, and it is known.
     """
     low, high = binomial_interval(rows * accuracy, rows, alpha / (2 * len(rows)))
+    if is_fitted:
+        return np.asarray((high - low) / 2)
     error = _USUAL_ERROR * np.sqrt(accuracy * (1 - accuracy) / rows) if is_band else 0.0
     return np.asarray(_SAFETY * ((high - low) / 2 + error))
 

@@ -37,6 +37,8 @@ CALIBRATORS = [
     TreeScaling(),
     TreeBinning(),
     TreeBinning(step=0.1, feature="logit", resolution=0.05),
+    MarginBinning(),
+    MarginBinning(within=0.2, alpha=0.2),
     TreeScaling(feature="confidence"),
     StepBinning(rows_per_map=7),
     StepBinning(step=0.25, rows_per_map=30),

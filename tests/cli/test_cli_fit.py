@@ -44,7 +44,7 @@ def certificates(out):
             r"1 of 4; 3 use those of a larger group\.",
         ),
         (5000, ("--partition", "column:topic", "--calibrator", "step-binning"), r"4 of 4\."),
-        (600, ("--partition", "column:topic"), r"4 of 4\."),
+        (600, ("--partition", "column:topic", "--calibrator", "tree-binning"), r"4 of 4\."),
         (600, ("--partition", "column:topic", "--calibrator", "qa-binning"), r"4 of 4\."),
     ],
 )
@@ -179,10 +179,12 @@ def test_calibrators_without_certificates_print_none(tmp_path):
 def test_how_many_rows_the_groups_have(tmp_path):
     out, _ = fit(tmp_path, answers(600), "--partition", "column:topic")
     sizes = [group.rows for group in load(tmp_path / "model").describe_groups()]
-    assert out.startswith(f"600 rows certify, in 4 groups of {min(sizes)} to {max(sizes)} rows (TreeBinning).")
+    assert out.startswith(f"600 rows certify, in 4 groups of {min(sizes)} to {max(sizes)} rows (MarginBinning).")
+    assert "\n   by group: 4 groups. The accuracy of a group is known to ±" in out
     rows = [row | {"topic": f"t{number % 3}"} for number, row in enumerate(answers(30))]
     out, _ = fit(tmp_path, rows, "--partition", "column:topic")
-    assert "\n30 rows certify, in 3 groups of 10 rows (TreeBinning)." in out
+    assert "\n30 rows certify, in 3 groups of 10 rows (MarginBinning)." in out
+    assert "\n   3 groups with fewer than 30 rows: no interval by group." in out
 
 
 # Remarks on the rows
@@ -460,10 +462,10 @@ def test_percents_of_the_fit_are_assumed_unless_declared_otherwise(tmp_path, mon
 def test_more_than_three_llms_have_a_line_each(tmp_path):
     few, more = ([row for n in range(count) for row in answers(40 + n, n, f"llm-{n}")] for count in (3, 4))
     options = ("--by", "model", "--partition", "column:topic")
-    assert fit(tmp_path, few, *options)[0].count("(TreeBinning).") == 3
+    assert fit(tmp_path, few, *options)[0].count("(MarginBinning).") == 3
     out = fit(tmp_path, more, *options)[0]
     assert "4 models, one for each value of the column model\n" in out
-    assert "TreeBinning" not in out
+    assert "MarginBinning" not in out
     assert [line.split()[:2] for line in out.splitlines() if "llm-" in line] == [
         [f"llm-{n}", f"4{n}"] for n in range(4)
     ]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from qacal import InputError, MarginBinning, NotFittedError, Paths, QABinning
+from qacal import InputError, MarginBinning, NotFittedError, Paths, QABinning, Tally
 from qacal.calibrators import (
     HierarchicalScaling,
     Identity,
@@ -18,6 +18,7 @@ from qacal.calibrators import (
     TreeScaling,
     UniformMassBinning,
 )
+from qacal.calibrators.margins import Cells
 from qacal.model import sql
 from qacal.model.export import _last_below, to_json, to_sql
 from qacal.tally.arrays import seven_decimals
@@ -166,7 +167,11 @@ def answer(exported, x, group):
     feature = x if entry["feature"] == "confidence" else np.log(cut / (1 - cut))
     if entry["feature"] == "isotonic":
         feature = np.interp(x, *zip(*((knot["confidence"], knot["score"]) for knot in exported["shape"]), strict=True))
-    return 1 / (1 + np.exp(-(entry["intercept"] + entry["slope"] * feature)))
+    calibrated = 1 / (1 + np.exp(-(entry["intercept"] + entry["slope"] * feature)))
+    for band in exported.get("bands", []):
+        if band["up_to"] is None or x <= band["up_to"]:
+            return band["plus"] + band["times"] * calibrated
+    return calibrated
 
 
 def is_ranges(entry, group):
@@ -185,6 +190,38 @@ def test_json_of_bins_holds_the_evidence():
     expected = {"above": None, "up_to": None, "calibrated": 0.65, "low": law.low[0], "high": law.high[0], "rows": 100}
     assert exported["maps"][1]["bins"] == [expected]
     assert (exported["alpha"], exported["certificate"]) == (0.1, "uniform")
+
+
+def test_curves_with_margins_keep_their_intervals_in_json_and_their_shifts_in_sql():
+    """The LLM is more often right where it is less sure, so answers of both bands are moved."""
+    rng = np.random.default_rng(0)
+    h, subject = rng.choice([0.5, 0.9], 4000), rng.choice(["art", "law"], 4000)
+    right = rng.random(4000) < np.where(h == 0.5, 0.9, 0.3) - 0.1 * (subject == "law")
+    subject[:9] = "odd"
+    model = MarginBinning().fit(h, right, groups=subject)
+    assert (model.maps_.shift != 0).all()
+    exported = to_json(model)
+    asked, groups = np.repeat([0.2, 0.5, 0.50001, 0.9, 1.0], 4), ["art", "law", "odd", "new"] * 5
+    evidence = model.explain(asked, groups=groups)
+    found = [answer(exported, x, label) for x, label in zip(asked.tolist(), groups, strict=True)]
+    np.testing.assert_allclose(found, evidence.calibrated, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(run(to_sql(model), asked, groups), evidence.calibrated, rtol=0, atol=1e-12)
+    bands = [exported["bands"][at] for at in np.repeat([0, 0, 1, 1, 1], 4)]
+    low = [x - band["below"] for x, band in zip(found, bands, strict=True)]
+    high = [x + band["over"] for x, band in zip(found, bands, strict=True)]
+    np.testing.assert_allclose(np.maximum(low, 0), evidence.low, atol=1e-12)
+    np.testing.assert_allclose(np.minimum(high, 1), evidence.high, atol=1e-12)
+    ends = {entry["group"]: (entry["group_low"], entry["group_high"]) for entry in exported["maps"]}
+    expected = list(zip(evidence.group_low[:2].tolist(), evidence.group_high[:2].tolist(), strict=True))
+    assert ends == {None: (None, None), "art": expected[0], "law": expected[1], "odd": (None, None)}
+
+
+def test_margins_of_a_learned_score_are_refused():
+    h = np.random.default_rng(0).random(500)
+    model = MarginBinning()
+    model._fit_cells(Tally.of(h, h > 0.5), Cells(np.array([0.5, np.inf]), 0), None)
+    with pytest.raises(InputError, match=r"learned score, which a table cannot compute.*tree-binning"):
+        to_json(model)
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3, None])

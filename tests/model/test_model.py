@@ -441,10 +441,10 @@ def test_tuning_needs_an_objective_and_a_certificate_that_survives_it():
         QACalibrator(calibrator=QABinning(certificate="conditional"), tune="brier").fit(answers(100))
     with pytest.raises(InputError, match="need them fixed before"):
         QACalibrator(calibrator=QABinning(ties="jitter"), tune="brier").fit(answers(100))
-    with pytest.raises(InputError, match="StepBinning needs a depth that is fixed before the fit"):
+    with pytest.raises(InputError, match="StepBinning needs bins and depth that are fixed before the fit"):
         QACalibrator(calibrator=StepBinning(), learned_score=None, tune="brier").fit(answers(100))
     with pytest.raises(InputError, match="too few to tune on"):
-        QACalibrator(partition="column:topic", tune="brier").fit(answers(1))
+        QACalibrator(partition="column:topic", calibrator=TreeBinning(), tune="brier").fit(answers(1))
 
 
 def test_tuning_by_the_error_within_groups_treats_rows_of_a_question_as_dependent():

@@ -67,9 +67,10 @@ class Evidence:
         average. Else the accuracy of the answers in the bin is between the two. NaN if the calibrator guarantees
         nothing.
     group : the row's group; None if the calibrator does not know it.
-    source : which answers the interval is about. "band": all answers with a similar score, of any group. Else those of
-        the map that was used: "group", "ancestor" or "root"; the last two are larger sets than this group. "far" for a
-        row that is unlike those of the fit, and has no interval.
+    source : which answers the interval is about. "band": all answers with a similar score or, without a learned score,
+        with a similar stated confidence, of any group. Else those of the map that was used: "group", "ancestor" or
+        "root"; the last two are larger sets than this group. "far" for a row that is unlike those of the fit, and has
+        no interval.
     rows : the number of calibration rows in the bin or band; for curves, those that the curve was fitted on.
     group_low, group_high, group_rows : the accuracy of all answers of the group, whatever their probability, is between
         the two; and the calibration rows behind this. With intervals of "band" only, else NaN and 0.

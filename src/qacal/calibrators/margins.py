@@ -20,6 +20,15 @@ interval says this about an answer :math:`p`:
 over those that did not train :math:`p`, and :math:`\beta`, in [0, 1], the slope of :math:`p` on :math:`f` within bands
 (a control variate). Its standard error is added to both ends, in quadrature, at the same level. Only this step is
 approximate; the intervals of cells are exact.
+
+*Without a score*, all rows train and all rows certify. Bands are ranges of the stated confidence with enough rows, and
+answers are the curves of :class:`~qacal.calibrators.TreeScaling`, functions of confidence and group that were fitted on
+the same labels. Bands and groups depend on no label. Given the confidences and groups of all rows, labels are
+independent, and :math:`[l_c, u_c]` holds for the mean of their probabilities in cell :math:`c` (the interval of
+:func:`~qacal.guarantee.mixed_binomial_interval`, since probabilities in a cell differ). :math:`m_b`, the mean of the
+curves over the same rows, is known. So the interval of the mean error, :math:`[l_b - m_b, u_b - m_b]`, is exact, no
+matter how the labels were used to fit the curves. It is about the calibration rows: new rows need confidences and
+groups in the same proportions.
 """
 
 from __future__ import annotations
@@ -34,6 +43,7 @@ import numpy as np
 from qacal.calibrators.base import FROM_BAND, Calibrator, Evidence, Properties, Rows, group_names
 from qacal.calibrators.maps import BinMaps, Lineage, deepest_level, groups_with_rows, level_of, sources
 from qacal.calibrators.step_binning import by_document, corrected
+from qacal.calibrators.tree_scaling import TreeMaps, fit_tree_curves
 from qacal.errors import InputError, QacalWarning
 from qacal.guarantee import Certificate, check_alpha, counted_shares, document_intervals
 from qacal.parameters import Axes, Between, is_number, require, shown
@@ -44,7 +54,7 @@ from qacal.tally.ids import drawn_labels
 from qacal.tally.tally import Tally
 
 # A group that is a value of a column needs this many rows to have an interval.
-_ROWS_OF_A_GROUP = 30
+ROWS_OF_A_GROUP = 30
 
 # The spread of the difference of two scores in a band, as one more row: a band may have hardly any.
 _SPREAD = 0.1
@@ -75,12 +85,15 @@ def plan_cells(
     within: float | None = None,
     max_depth: int | None = None,
     repeats: Ints | int = 1,
+    are_probabilities: bool = True,
 ) -> Cells:
     """Return the finest cells that will have the wanted width for half of the answers.
 
     scores, column : first scores and groups of rows like those that certify.
     rows : the number of rows that will certify.
     repeats : how often each score and group occurs.
+    are_probabilities : scores are about as large as accuracies. If not, as with stated confidences, an accuracy of 0.5
+        is assumed, which has the widest intervals, and the mean width counts: half of the rows may state one value.
 
     >>> cells = plan_cells(np.linspace(0.3, 0.9, 1000), None, rows=3500, alpha=0.1, within=0.05)
     >>> cells.tops.round(2), cells.depth, round(cells.band_width, 3)
@@ -88,29 +101,47 @@ def plan_cells(
     """
     for_bands, for_groups = widths(rows, within)
     scores = np.repeat(seven_decimals(scores), repeats)
-    depth = None if column is not None and column.depth is None else 0
+
+    def expected(cell: Ints, alpha: float, *, is_band: bool) -> float:
+        """Return the width that answers will have."""
+        _, place, count = np.unique(cell, return_inverse=True, return_counts=True)
+        n = np.maximum(rows * count / len(cell), 1.0)
+        accuracy = np.bincount(place, scores) / count if are_probabilities else np.full(len(count), 0.5)
+        its_widths = expected_widths(n, accuracy, alpha, is_band=is_band, is_fitted=not are_probabilities)[place]
+        return float(np.median(its_widths) if are_probabilities else np.mean(its_widths))
+
+    depth: int | None = 0
     group_width = None
-    if column is not None and depth is not None:
-        for trial in range(1, deepest_level(column, max_depth) + 1):
-            its_width = _expected(np.repeat(column.leaves(trial), repeats), scores, rows, alpha / 2, is_band=False)
-            if its_width <= for_groups:
-                depth, group_width = trial, its_width
+    if column is not None and max_depth != 0:
+        if column.depth is None:
+            depth = None
+        else:
+            for trial in range(1, deepest_level(column, max_depth) + 1):
+                its_width = expected(np.repeat(column.leaves(trial), repeats), alpha / 2, is_band=False)
+                if its_width <= for_groups:
+                    depth, group_width = trial, its_width
     part = alpha if depth == 0 else alpha / 2
-    ordered, last = np.sort(scores), len(scores) - 1
-    cuts = [np.unique(ordered[last * np.arange(1, k) // k]) for k in range(1, MOST_BANDS + 1)]
-    # A band above the highest score would have no rows.
-    tops = [np.append(cut[cut < ordered[-1]], np.inf) for cut in cuts]
-    width = [_expected(np.searchsorted(top, ordered), ordered, rows, part, is_band=True) for top in tops]
+    ordered = np.sort(scores)
+    tops = [_tops(ordered, count) for count in range(1, MOST_BANDS + 1)]
+    width = [expected(np.searchsorted(top, scores), part, is_band=True) for top in tops]
     reached = [k for k, its_width in enumerate(width) if its_width <= for_bands]
     finest = max(reached, key=lambda k: len(tops[k]), default=0)
     return Cells(tops[finest], depth, width[finest], group_width)
 
 
-def _expected(cell: Ints, scores: Floats, rows: float, alpha: float, *, is_band: bool) -> float:
-    """Return the width that half of the answers will have, if accuracies are the scores."""
-    _, place, count = np.unique(cell, return_inverse=True, return_counts=True)
-    n = np.maximum(rows * count / len(cell), 1.0)
-    return float(np.median(expected_widths(n, np.bincount(place, scores) / count, alpha, is_band=is_band)[place]))
+def _tops(ordered: Floats, count: int) -> Floats:
+    """Return where bands end, if `count` bands share the rows equally; fewer if many scores are equal.
+
+    >>> _tops(np.array([0.5, 0.7, 0.7, 0.7, 0.7, 0.7, 0.8, 0.9]), 4)
+    array([0.7, inf])
+    """
+    least, last, tops = len(ordered) / (2 * count), 0, []
+    for top in np.unique(ordered[(len(ordered) - 1) * np.arange(1, count) // count]).tolist():
+        through = int(np.searchsorted(ordered, top, side="right"))
+        if through - last >= least and len(ordered) - through >= least:
+            tops.append(top)
+            last = through
+    return np.array([*tops, np.inf])
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,14 +150,16 @@ class MarginMaps:
 
     cells : the root's map has the bands, on the scale of the first score, and the map of a group has one bin. `value`
         is the mean answer of a band, and the accuracy of a group's rows; `low`, `high` and `rows` are of accuracies.
-    shift : what is added to the answers of each band to bring their mean into its interval.
+    shift : how far the mean answer of each band is moved, to bring it into its interval.
     below, above : how far an interval reaches from an answer of the band.
+    curves : the answers; None if they are scores, which come with the rows.
     """
 
     cells: BinMaps
     shift: Annotated[Floats, Axes("bands"), Between(-1, 1)]
     below: Annotated[Floats, Axes("bands"), Between(0, 1)]
     above: Annotated[Floats, Axes("bands"), Between(0, 1)]
+    curves: TreeMaps | None
 
     @property
     def grouping(self) -> GroupColumn | None:
@@ -164,8 +197,20 @@ class MarginMaps:
         )
 
     def _answers(self, rows: Rows, band: Ints) -> Floats:
-        answer = rows.confidence if rows.answer is None else rows.answer
-        return np.clip(answer + self.shift[band], 0.0, 1.0)
+        if self.curves is not None:
+            answer = self.curves.apply(rows)
+        else:
+            answer = rows.confidence if rows.answer is None else rows.answer
+        intercept, slope = self.moves()
+        return np.clip(intercept[band] + slope[band] * answer, 0.0, 1.0)
+
+    def moves(self) -> tuple[Floats, Floats]:
+        """Return, for each band, the line that moves its mean answer by `shift`: towards 1 or 0, and not beyond."""
+        bands = len(self.shift)
+        mean = np.clip(self.cells.value[:bands] - self.shift, 0.0, 1.0)
+        up = np.maximum(self.shift, 0.0) / np.where(mean < 1, 1 - mean, 1.0)
+        down = np.maximum(-self.shift, 0.0) / np.where(mean > 0, mean, 1.0)
+        return up, 1 - up - down
 
     @property
     def n_bands(self) -> int:
@@ -204,6 +249,8 @@ class MarginMaps:
         require(len(self.shift) == bands, f"there are {bands} bands and {len(self.shift)} shifts.")
         one_each = np.array_equal(np.diff(self.cells.offset)[1:], np.ones(len(self.cells.offset) - 2))
         require(one_each, "the interval of a group must be one, for all probabilities.")
+        is_conditional = self.certificate.kind == "conditional"
+        require(is_conditional == (self.curves is not None), 'the certificate "conditional" goes with curves alone.')
 
 
 def _median(values: Floats, rows: Ints) -> float:
@@ -220,7 +267,7 @@ def fit_margins(
     alpha: float = 0.1,
     answers: Tally | None = None,
     recalibrate: bool = False,
-    is_fixed: bool = True,
+    curves: TreeMaps | None = None,
 ) -> MarginMaps:
     """Return the intervals of cells.
 
@@ -228,7 +275,8 @@ def fit_margins(
     answers : rows that trained neither score, with the answer of each as its target; None if answers are the first
         scores.
     recalibrate : move the mean answer of a band towards the accuracy of its rows, not only into the interval.
-    is_fixed : cells do not depend on the certifying rows at all; else they may depend on scores and groups.
+    curves : answers that are functions of confidence and group. Cells may then depend on confidences and groups of the
+        certifying rows, too; without curves they must not depend on these rows at all.
     """
     from scipy import special
 
@@ -242,14 +290,17 @@ def fit_margins(
         part = alpha / 2
         # All groups, with rows or without.
         possible = 2**cells.depth if cells.depth else len(np.unique(column.code))
-    kind: Literal["margins", "conditional"] = "margins" if is_fixed else "conditional"
+    kind: Literal["margins", "conditional"] = "margins" if curves is None else "conditional"
     found = _certified(root, cells.tops, None, part, kind, possible=bands)
     if len(codes):
         groups = _certified(grouped, np.array([np.inf]), codes, part, kind, possible=possible)
         found = Certified(*(np.concatenate(pair) for pair in zip(found, groups, strict=True)))
     accuracy, low, high = (column[:bands] for column in (found.accuracy, found.low, found.high))
     rows = found.rows[:bands]
-    answer, error = _mean_answers(root, cells.tops, answers)
+    if curves is None:
+        answer, error = _mean_answers(root, cells.tops, answers)
+    else:
+        answer, error = _mean_of_curves(tally, cells.tops, curves), np.zeros(bands)
     # The error of the mean answer, at the level of one end of a band's interval.
     error *= special.ndtri(1 - part / (2 * _occupied(rows)))
     lower = np.maximum(accuracy - np.hypot(accuracy - low, error), 0.0)
@@ -271,7 +322,7 @@ def fit_margins(
         is_jittered=False,
         resolution=tally.resolution,
     )
-    return MarginMaps(cells_of_fit, wanted - answer, wanted - lower, upper - wanted)
+    return MarginMaps(cells_of_fit, wanted - answer, wanted - lower, upper - wanted, curves)
 
 
 class Certified(NamedTuple):
@@ -307,7 +358,9 @@ def _certified(
         # All cells count, with rows or without: see `document_certificates`.
         labels = drawn_labels(level.wt, np.asarray(level.block).view(np.uint64))
         drawn = _summed(place, labels, count)
-        low, high = document_intervals(*counted_shares(level.wt, place), drawn, np.full(count, alpha / (2 * possible)))
+        tail = np.full(count, alpha / (2 * possible))
+        is_mixed = kind == "conditional"
+        low, high = document_intervals(*counted_shares(level.wt, place), drawn, tail, is_mixed=is_mixed)
     has_rows = sums["w"] > 0
     accuracy = np.where(has_rows, sums["wt"] / np.where(has_rows, sums["w"], 1.0), 0.5)
     return Certified(sums["rows"], np.clip(accuracy, low, high), low, high)
@@ -323,7 +376,7 @@ def _occupied(rows: Floats) -> int:
 
 def _certifiable(level: Tally, *, is_tree: bool) -> Ints:
     """Return the groups that have an interval: all of a tree, and those of a column with enough rows."""
-    codes = groups_with_rows(level, 1 if is_tree else _ROWS_OF_A_GROUP)
+    codes = groups_with_rows(level, 1 if is_tree else ROWS_OF_A_GROUP)
     return np.unique(codes)
 
 
@@ -345,6 +398,16 @@ def _mean_answers(root: Tally, tops: Floats, answers: Tally | None) -> tuple[Flo
     within = np.maximum(answers.wtt - answers.wt**2 / answers.w, 0.0)
     more, its_error = _means(place, answer - share * answers.confidence, answers.rows, count, within)
     return np.clip(share * first + more, 0.0, 1.0), np.hypot(share * error, its_error)
+
+
+def _mean_of_curves(tally: Tally, tops: Floats, curves: TreeMaps) -> Floats:
+    """Return the mean answer of each band over the certifying rows."""
+    answers = tally.with_targets(curves.apply(Rows(tally.confidence, tally.grouping, None))).pooled()
+    if answers.block is not None:
+        answers = by_document(answers, tops)
+    place = np.searchsorted(tops, answers.confidence)
+    total, weight = (_summed(place, column, len(tops)) for column in (answers.wt, answers.w))
+    return np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), 0.5)
 
 
 def _means(place: Ints, values: Floats, rows: Ints, count: int, within: Floats | float = 0.0) -> tuple[Floats, Floats]:
@@ -421,42 +484,45 @@ class MarginBinning(Calibrator):
     accuracy is on average between the two. `group_low` and `group_high`: the accuracy of all answers of its group. All
     intervals hold at once with probability :math:`1 - \alpha`; the text of this module has the formulas.
 
-    How to choose: the default for a learned score. Without one, answers are the confidences, moved until their mean is
-    inside the interval of the band; to correct a confidence within groups, use :class:`TreeBinning`. For intervals of a
-    probability *within* a group, which are wider, use :class:`StepBinning`.
+    How to choose: the default. With a learned score, answers are its probabilities. Without one, answers are the curves
+    of :class:`TreeScaling`, which correct the confidence within groups, and a band has answers with a similar stated
+    confidence. For intervals of a probability *within* a group, which are wider, use :class:`StepBinning` with a
+    learned score, and :class:`TreeBinning` without one.
 
     Parameters
     ----------
     within : how wide intervals may be for half of the answers; there are as many bands and groups as allow it. For
         bands it is the distance from an answer to the farther end of its interval, for groups half the width of the
         interval. By default it depends on the number of rows: 0.065 (bands) and 0.17 (groups) for 700 certifying rows,
-        0.035 and 0.063 for 14,000. If it is out of reach, a warning says how many rows it would take.
+        0.035 and 0.063 for 14,000. Groups that
+        are no tree stay as they are. If it is out of reach, a warning says how many rows it would take.
     max_depth : the depth of the groups of a tree; by default the deepest one that allows the width.
     alpha : the probability that at least one interval is wrong.
-    recalibrate : move the mean answer of a band towards the accuracy of its rows, for a score that was trained on
-        labels of another kind, such as a judge's.
+    recalibrate : with a learned score, move the mean answer of a band towards the accuracy of its rows. For a score
+        that was trained on labels of another kind, such as a judge's.
 
     Notes
     -----
-    A model fixes bands and depth on rows that do not certify. If you fit this class on arrays, it makes them from the
-    scores and groups of the same rows, without their labels; intervals are then about these rows' expected accuracy,
-    given their scores and groups (`conditional` in docs/guarantees.md).
+    With a learned score, a model fixes bands and depth on rows that do not certify. Without one, and if you fit this
+    class on arrays, it makes them from the confidences and groups of the same rows, without their labels; intervals are
+    then about these rows' expected accuracy, given their confidences and groups (`conditional` in docs/guarantees.md).
 
     If ids repeat, rows with one id are a document; documents are independent, and an interval is about a random row of
     a random document.
 
     Examples
     --------
-    Scores from 0.5 to 0.9 that are right on average, but not in every subject:
+    The LLM states 0.5 to 0.9. That is right on average, but not in every subject:
 
     >>> rng = np.random.default_rng(0)
-    >>> score, subject = rng.uniform(0.5, 0.9, 4000), np.repeat(["art", "law"], 2000)
-    >>> correct = rng.random(4000) < score + np.where(subject == "law", 0.1, -0.1)
-    >>> evidence = MarginBinning().fit(score, correct, groups=subject).explain([0.6, 0.8], groups=["art", "law"])
+    >>> stated, subject = rng.uniform(0.5, 0.9, 4000), np.repeat(["art", "law"], 2000)
+    >>> correct = rng.random(4000) < stated + np.where(subject == "law", 0.1, -0.1)
+    >>> model = MarginBinning().fit(stated, correct, groups=subject)
+    >>> evidence = model.explain([0.6, 0.8, 0.8], groups=["art", "law", "chess"])
     >>> evidence.calibrated.round(2), evidence.low.round(2), evidence.high.round(2)
-    (array([0.6, 0.8]), array([0.56, 0.77]), array([0.63, 0.82]))
+    (array([0.48, 0.89, 0.81]), array([0.44, 0.86, 0.78]), array([0.52, 0.92, 0.84]))
     >>> evidence.group_low.round(2), evidence.group_high.round(2)
-    (array([0.57, 0.78]), array([0.62, 0.82]))
+    (array([0.57, 0.78,  nan]), array([0.62, 0.82,  nan]))
     """
 
     within: float | None = None
@@ -481,8 +547,10 @@ class MarginBinning(Calibrator):
             within=self.within,
             max_depth=self.max_depth,
             repeats=tally.rows,
+            are_probabilities=False,
         )
-        maps = fit_margins(tally, cells, alpha=self.alpha, recalibrate=self.recalibrate, is_fixed=False)
+        curves = fit_tree_curves(tally.without_blocks(), max_depth=cells.depth)
+        maps = fit_margins(tally, cells, alpha=self.alpha, curves=curves)
         self._warn_of_width(maps, cells, tally.mean, share=1.0)
         return maps
 

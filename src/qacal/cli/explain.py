@@ -162,7 +162,8 @@ def _interval(model: QACalibrator, evidence: dict[str, Any]) -> str:
         return f"{interval}: the fit had no such rows, so nothing is certified"
     chance = f"{counted(evidence['rows'], 'row')}, with probability {100 * (1 - evidence['alpha']):.4g}%"
     if evidence["source"] == "band":
-        return f"{interval}: accuracy, on average over answers with a similar probability ({chance})"
+        similar = "stated confidence" if model.learned_score_ is None else "probability"
+        return f"{interval}: accuracy, on average over answers with a similar {similar} ({chance})"
     answers = {"group": "answers in this group", "ancestor": "answers in a larger group", "root": "all answers"}
     score = "probability" if model.learned_score_ is not None else "stated confidence"
     return f"{interval}: accuracy of {answers[evidence['source']]} with a similar {score} ({chance})"

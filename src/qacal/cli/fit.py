@@ -54,8 +54,9 @@ def run(
         str | None,
         typer.Option(
             help="Calibration method. Default: a score trained on confidence and text, certified by probability and by "
-            "group (margin-binning); step-binning certifies each probability within each group. For "
-            f"--partition column:NAME, tree-binning. All methods: {', '.join(_CALIBRATORS)}."
+            "group (margin-binning); for --partition column:NAME, curves of the confidence in place of the score. To "
+            "certify each probability within each group: step-binning, and tree-binning for --partition column:NAME. "
+            f"All methods: {', '.join(_CALIBRATORS)}."
         ),
     ] = None,
     feature: Annotated[

@@ -84,7 +84,7 @@ def default_pipeline(model: QACalibrator, *, has_certify_records: bool = False) 
     (BisectingTree(max_depth=4), LearnedScore(), MarginBinning())
     >>> pipeline = default_pipeline(QACalibrator(partition="column:subject"))
     >>> pipeline.partition, pipeline.score, pipeline.calibrator
-    (Column('subject'), None, TreeBinning())
+    (Column('subject'), None, MarginBinning())
     """
     chosen = None if model.partition is None else as_partition(model.partition).clone()
     reads_text = chosen is None or EMBEDDING in chosen._needs
@@ -99,7 +99,7 @@ def default_pipeline(model: QACalibrator, *, has_certify_records: bool = False) 
         )
     depth = _DEPTH if score is None else DEPTH_WITH_SCORE
     partition = BisectingTree(max_depth=depth) if chosen is None else chosen
-    calibrator = _calibrator(model, has_score=score is not None, has_certify_records=has_certify_records)
+    calibrator = _calibrator(model, reads_text, has_score=score is not None, has_certify_records=has_certify_records)
     if model.tune is not None:
         _require_tunable(model.tune, score, calibrator)
     return Pipeline(partition, score, calibrator, RowVectors(model.embedder))
@@ -125,7 +125,7 @@ def _score(model: QACalibrator, *, reads_text: bool) -> LearnedScore | None:
     return LearnedScore(text=reads_text, objective="brier" if model.tune == "brier" else "log_loss")
 
 
-def _calibrator(model: QACalibrator, *, has_score: bool, has_certify_records: bool) -> Calibrator:
+def _calibrator(model: QACalibrator, reads_text: bool, *, has_score: bool, has_certify_records: bool) -> Calibrator:
     if model.calibrator is not None:
         if not isinstance(model.calibrator, Calibrator):
             raise InputError(f"calibrator is {model.calibrator!r}; expected one such as QABinning(points_per_bin=50).")
@@ -133,7 +133,8 @@ def _calibrator(model: QACalibrator, *, has_score: bool, has_certify_records: bo
     if model.output == "continuous":
         return Identity() if has_score else TreeScaling()
     if not has_score:
-        return TreeBinning()
+        # A tree of texts has its best probabilities at depths that are too fine for intervals by group.
+        return TreeBinning() if reads_text else MarginBinning()
     # Labels of another kind, such as a judge's, are often wrong in some groups only; bands correct all groups alike.
     return StepBinning(recalibrate=True) if has_certify_records else MarginBinning()
 
@@ -150,8 +151,8 @@ def _require_tunable(tune: str, score: LearnedScore | None, calibrator: Calibrat
             )
     elif isinstance(calibrator, MarginBinning | StepBinning):
         raise InputError(
-            f"{type(calibrator).__name__} needs a depth that is fixed before the fit; leave out --tune (in Python: "
-            "tune), which chooses one on the rows."
+            f"{type(calibrator).__name__} needs bins and depth that are fixed before the fit. Leave out --tune (in "
+            "Python: tune), which chooses them on the rows, or name a calibrator that can be tuned, such as qa-binning."
         )
     if getattr(calibrator, "certificate", None) == "conditional" or getattr(calibrator, "ties", None) == "jitter":
         raise InputError(

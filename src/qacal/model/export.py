@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -16,6 +16,7 @@ from qacal.calibrators.hierarchical import LogisticMaps
 from qacal.calibrators.identity import IdentityMap
 from qacal.calibrators.isotonic import IsotonicMaps
 from qacal.calibrators.maps import BinMaps, Lineage, deepest_level
+from qacal.calibrators.margins import MarginMaps
 from qacal.calibrators.tree_scaling import TreeMaps
 from qacal.errors import InputError
 from qacal.model import sql
@@ -24,7 +25,7 @@ from qacal.tally.arrays import Floats, Ints, seven_decimals
 from qacal.tally.cells import snap
 from qacal.tally.groups import NO_GROUP, GroupColumn
 
-_Exportable: TypeAlias = BinMaps | IsotonicMaps | LogisticMaps | TreeMaps | LogisticMap | IdentityMap
+_Exportable: TypeAlias = BinMaps | MarginMaps | IsotonicMaps | LogisticMaps | TreeMaps | LogisticMap | IdentityMap
 
 # PostgreSQL refuses an exp that overflows or underflows; a curve is 0 or 1 to 300 digits long before.
 _STEEPEST = 700.0
@@ -40,6 +41,13 @@ _INTERVAL = "low and high hold for all bins at once with probability 1 - alpha; 
 _PRECISION = "A confidence is first rounded to a 32-bit float, and that to seven decimals, halves to even."
 _CURVE = "calibrated = 1 / (1 + exp(-(intercept + slope * x)))."
 _KNOTS = "Straight lines between the knots, level outside of them."
+_MOVED = "In a band, calibrated is then replaced by plus + times * calibrated."
+_BAND = "A band holds confidences above `above`, up to and including `up_to`; null is no bound."
+_MARGINS = (
+    "low = calibrated - below and high = calibrated + over, with the numbers of the band, cut off at 0 and 1: among "
+    "answers of the band, the accuracy is on average between the two. group_low and group_high are about the accuracy "
+    "of a map's own group; null if it has no interval. All of this holds at once with probability 1 - alpha."
+)
 _SHAPE = "x is the score of the confidence: straight lines between the knots of `shape`, level outside of them."
 
 
@@ -105,9 +113,11 @@ def _maps_of(calibrator: Calibrator) -> _Exportable:
         raise InputError(f"calibrator is {shown(calibrator)}; expected a fitted one, such as model.calibrator_.")
     maps: Any = calibrator._fitted_maps()
     if not isinstance(maps, _Exportable):
+        raise InputError(f"{type(maps).__name__} cannot be exported; it is not a map of qacal.")
+    if isinstance(maps, MarginMaps) and maps.curves is None:
         raise InputError(
-            f"{type(calibrator).__name__} cannot be exported; fit another calibrator, such as StepBinning() for a "
-            "score, or TreeBinning() for a confidence."
+            "the answers of this MarginBinning are those of a learned score, which a table cannot compute. Fit a model "
+            "with --calibrator tree-binning (in Python: TreeBinning()) to export it."
         )
     return maps
 
@@ -119,6 +129,13 @@ def _described(maps: _Exportable) -> dict[str, Any]:
         certificate = {"alpha": maps.certificate.alpha, "certificate": maps.certificate.kind}
         rules = [*_rules(maps.grouping), _PRECISION, _BINS, _INTERVAL]
         return {"form": "bins", "rules": rules, **certificate, "resolution": maps.resolution, "maps": bins}
+    if isinstance(maps, MarginMaps):
+        assert maps.curves is not None
+        described = _described(maps.curves)
+        rules = [*described["rules"], _MOVED, _BAND, _MARGINS]
+        certificate = {"alpha": maps.certificate.alpha, "certificate": maps.certificate.kind}
+        entries = [entry | ends for entry, ends in zip(described["maps"], _group_intervals(maps), strict=True)]
+        return described | {"rules": rules, **certificate, "bands": _bands(maps), "maps": entries}
     if isinstance(maps, IsotonicMaps):
         knots = [entry.to_json() | _knots_of(maps, entry.number) for entry in _entries(maps)]
         return {"form": "knots", "rules": [*_rules(maps.grouping), _PRECISION, _KNOTS], "maps": knots}
@@ -150,6 +167,34 @@ def _bins(maps: BinMaps, up_to: Floats, number: int) -> list[dict[str, Any]]:
         }
         for at in range(first, last + 1)
     ]
+
+
+def _bands(maps: MarginMaps) -> list[dict[str, Any]]:
+    plus, times = maps.moves()
+    up_to = seven_decimals(_edges(maps.cells))[: len(plus) - 1].tolist()
+    return [
+        {
+            "above": above,
+            "up_to": end,
+            "plus": float(plus[at]),
+            "times": float(times[at]),
+            "below": float(maps.below[at]),
+            "over": float(maps.above[at]),
+            "rows": int(maps.cells.rows[at]),
+        }
+        for at, (above, end) in enumerate(pairwise([None, *up_to, None]))
+    ]
+
+
+def _group_intervals(maps: MarginMaps) -> Iterator[dict[str, float | None]]:
+    """Yield the interval of the group of each curve, None for curves of other groups than those with intervals."""
+    own, curves = maps.cells.lineage, maps.curves.lineage if maps.curves is not None else maps.cells.lineage
+    nodes = zip(own.depth[1:].tolist(), own.owner[1:].tolist(), strict=True)
+    place = {node: at for at, node in enumerate(nodes, start=len(maps.shift))}
+    for node in zip(curves.depth.tolist(), curves.owner.tolist(), strict=True):
+        at = place.get(node)
+        low, high = (None, None) if at is None else (float(maps.cells.low[at]), float(maps.cells.high[at]))
+        yield {"group_low": low, "group_high": high}
 
 
 def _knots_of(maps: IsotonicMaps, number: int) -> dict[str, Any]:
@@ -204,6 +249,10 @@ def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str
     END AS DOUBLE PRECISION)
     """
     maps, column, of_group = _maps_of(calibrator), sql.name(confidence), sql.name(group)
+    margins = maps if isinstance(maps, MarginMaps) else None
+    if isinstance(maps, MarginMaps):
+        assert maps.curves is not None
+        maps = maps.curves
     possible = f"{column} >= 0 AND {column} <= 1"
     if isinstance(maps, IdentityMap):
         return sql.case([(possible, column)], None)
@@ -213,6 +262,9 @@ def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str
         value = _shaped_sql(maps, maps.shape, column, of_group)
     else:
         value = _by_group(_entries(maps), of_group, _formula(maps, column))
+    if margins is not None and margins.shift.any():
+        plus, times = (_bands_sql(margins, line, column) for line in margins.moves())
+        value = f"({plus}) + ({times}) * ({value})"
     # PostgreSQL takes 0.65e0 for NUMERIC: without a cast the type would depend on the model and on the column.
     return f"CAST({sql.case([(possible, value)], None)} AS DOUBLE PRECISION)"
 
@@ -240,6 +292,14 @@ def _bins_sql(maps: BinMaps, edges: Floats, number: int, column: str) -> str:
     *lower, last = range(maps.offset[number], maps.offset[number + 1])
     branches = [(f"{column} <= {sql.number(edges[at])}", sql.number(maps.value[at])) for at in lower]
     return sql.case(branches, sql.number(maps.value[last]))
+
+
+def _bands_sql(maps: MarginMaps, values: Floats, column: str) -> str:
+    edges = _edges(maps.cells)[: len(values) - 1]
+    branches = [
+        (f"{column} <= {sql.number(edge)}", sql.number(value)) for edge, value in zip(edges, values[:-1], strict=True)
+    ]
+    return sql.case(branches, sql.number(values[-1]))
 
 
 def _lines_sql(x: Floats, y: Floats, column: str) -> str:

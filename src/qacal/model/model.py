@@ -67,9 +67,10 @@ class QACalibrator(HasParameters, BaseModel):
         score and 6 without; calibrators that count points per bin use the deepest level at which groups have rows for
         four bins. Choose :class:`~qacal.Column` if a column has the kind of question.
     calibrator : turns scores into probabilities. By default :class:`~qacal.MarginBinning`, which keeps the score and
-        certifies it; :class:`~qacal.StepBinning` certifies each probability within each group, with wider intervals.
-        :class:`~qacal.TreeBinning` is the default if groups are columns and no text is read. Any other calibrator
-        corrects the confidence in each group, as in the paper, unless you pass a `learned_score`.
+        certifies it by probability and by group; if groups are columns and no text is read, it certifies curves of the
+        confidence in each group. :class:`~qacal.StepBinning` certifies each probability of a score within each group,
+        with wider intervals. Any other calibrator corrects the confidence in each group, as in the paper, unless you
+        pass a `learned_score`.
     learned_score : the calibrator's input in place of the confidence: a :class:`~qacal.LearnedScore`, which can also
         read columns and further confidences. By default ("auto") one that reads the text and the columns of the
         partition, if `calibrator` is left out and groups are made from the text; None for no score.

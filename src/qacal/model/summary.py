@@ -8,7 +8,7 @@ import numpy as np
 
 from qacal.calibrators.base import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
 from qacal.calibrators.maps import BinMaps, known_groups
-from qacal.calibrators.margins import MarginMaps, Widths
+from qacal.calibrators.margins import ROWS_OF_A_GROUP, MarginMaps, Widths
 from qacal.calibrators.score.trials import CLEARLY, ColumnTrial
 from qacal.errors import counted
 from qacal.metrics.scores import SHOWN_CUT
@@ -130,15 +130,19 @@ def _certified_margins(model: QACalibrator, maps: MarginMaps) -> list[str]:
     within = getattr(model.calibrator_, "within", None)
     asked = "" if within is None else f" (asked for: {within:g})"
     documents = ", as documents, since ids repeat" if maps.certificate.is_by_document else ""
+    similar = "similar answers" if maps.curves is None else "similar stated confidences"
     lines = [
         f"Certified on {counted(model.rows_, 'row')}{documents}. With probability "
         f"{100 * (1 - maps.certificate.alpha):.4g}%, all of this holds at once:",
-        f"   by probability: {counted(maps.n_bands, 'band')} of similar answers. Their mean calibrated probability is "
+        f"   by probability: {counted(maps.n_bands, 'band')} of {similar}. Their mean calibrated probability is "
         f"within {maps.median_error_bound():.2f} of their accuracy{asked}.",
     ]
     if (width := maps.median_group_width()) is not None:
         groups = counted(maps.n_groups, "group")
         lines.append(f"   by group: {groups}. The accuracy of a group is known to ±{width:.2f}{asked}.")
+    known = known_groups(maps.grouping, maps.max_depth)
+    if (others := len(np.unique(known[known >= 0])) - maps.n_groups) and maps.max_depth is None:
+        lines.append(f"   {counted(others, 'group')} with fewer than {ROWS_OF_A_GROUP} rows: no interval by group.")
     return lines
 
 
