@@ -361,7 +361,7 @@ class MarginBinning(Calibrator):
 
     Each answer has two intervals. `low` and `high`: among answers of its band, those with a similar score, the
     accuracy is on average between the two. `group_low` and `group_high`: the accuracy of all answers of its group. All
-    intervals hold at once with probability :math:`1 - lpha`; the text of this module has the formulas.
+    intervals hold at once with probability :math:`1 - \alpha`; the text of this module has the formulas.
 
     How to choose: the default for a learned score. Without one, answers are the confidences, moved until their mean is
     inside the interval of the band; to correct a confidence within groups, use :class:`TreeBinning`. For intervals of a
