@@ -38,8 +38,8 @@ _FOR_SET = 0.1
 _STEP_OF_B, _STEP_OF_Q, _FEWEST_POINTS = 0.02, 0.01, 6
 # z of the approximate lower end: with 2 or more, L could fall as A grows.
 _MOST_Z = 1.9
-# The ends are moved outwards by this margin: a finer grid moves them by less.
-_MARGIN, _TOLERANCE = 1e-3, 1e-4
+# The ends are moved outwards by this margin: with 20 or more rows, a finer grid moves them by less.
+_MARGIN = 1e-3
 # At most this probability has a count that is not looked at.
 _LEFT_OUT = 1e-9
 
@@ -146,18 +146,25 @@ def _judged_low(y: Floats, j: Floats, others: Floats, tail: float) -> float:
     found = (counts[0] - counts[1]) / n + counts[2] / N
     needed = N * (found - (above - below) / n + min(_MOST_Z, -special.ndtri(tail)) * (spread[:-1] - spread[-1]))
     reached = reached[:, np.clip(np.ceil(needed - 1e-9) - ones[0], 0, len(ones)).astype(np.int64)]
-    low, high = 0.0, float(np.clip(found, 0, 1))
-    while high - low > _TOLERANCE:
-        m = (low + high) / 2
+
+    def is_rejected(m: float, of_b: Ints, of_q: Ints) -> bool:
         # All b with a = m - q + b in its range.
-        least, most = np.maximum(b_low, a_low - m + q), np.minimum(b_high, a_high - m + q)
-        b = least + (most - least) * along
-        a = np.maximum(m - q + b, 0.0)
+        least, most = np.maximum(b_low, a_low - m + q[of_q]), np.minimum(b_high, a_high - m + q[of_q])
+        b = least + (most - least) * along[of_b]
+        a = np.maximum(m - q[of_q] + b, 0.0)
         # A product of matrices is fast; the logarithm of 0 must be finite for it.
         logs = np.log(np.maximum(np.stack([a, b, 1 - a - b], axis=-1), 1e-300))
-        p = np.einsum("bqp,qp->bq", np.exp(logs @ pairs + ways), reached)
-        is_rejected = p[:, least <= most].max(initial=0.0) + _FOR_SET * tail + _LEFT_OUT <= tail
-        low, high = (m, high) if is_rejected else (low, m)
+        p = np.einsum("bqp,qp->bq", np.exp(logs @ pairs + ways), reached[of_q])
+        return bool(p[:, least <= most].max(initial=0.0) + _FOR_SET * tail + _LEFT_OUT <= tail)
+
+    # A few points of the grid say where the end is about; the whole grid, by how much it must be lower.
+    few = [np.unique(np.linspace(0, len(points) - 1, _FEWEST_POINTS).astype(np.int64)) for points in (along, q)]
+    low, high, step = 0.0, float(np.clip(found, 0, 1)), _MARGIN
+    while high - low > _MARGIN / 10:
+        m = (low + high) / 2
+        low, high = (m, high) if is_rejected(m, *few) else (low, m)
+    while low > 0 and not is_rejected(low, np.arange(len(along)), np.arange(len(q))):
+        low, step = low - step, 2 * step
     return max(0.0, low - _MARGIN)
 
 
