@@ -43,6 +43,7 @@ NAMES = [
     "embedder",
     "evaluate",
     "file_options",
+    "label_next",
     "load",
     "run_experiment",
     "split",

@@ -34,6 +34,7 @@ _HOME = {
     "cheapest_threshold": "thresholds.costs",
     "threshold_curve": "thresholds.curve",
     "describe_documents": "model.documents",
+    "label_next": "model.labelling",
     "GroupSummary": "model.groups",
     "QACalibrationClassifier": "classifier",
     "ReliabilityDisplay": "metrics.reliability",

@@ -15,8 +15,8 @@ COMMANDS = [
         "import",
         "agree",
     ),
-    *("check", "split", "fit", "apply", "explain", "evaluate", "report", "threshold", "documents", "groups"),
-    *("plan", "experiment", "embed", "export"),
+    *("check", "split", "fit", "apply", "explain", "evaluate", "report", "threshold", "documents"),
+    *("label-next", "groups", "plan", "experiment", "embed", "export"),
 ]
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 

@@ -29,6 +29,7 @@ from qacal.cli import (
     groups,
     import_,
     judge,
+    label_next,
     options,
     plan,
     questions,
@@ -88,6 +89,7 @@ _COMMANDS = (
     report,
     threshold,
     documents,
+    label_next,
     groups,
     plan,
     experiment,
@@ -95,7 +97,7 @@ _COMMANDS = (
     export,
 )
 for command in (*_SOURCES, *_COMMANDS):
-    name = command.__name__.rpartition(".")[2].rstrip("_")
+    name = command.__name__.rpartition(".")[2].rstrip("_").replace("_", "-")
     app.command(name, no_args_is_help=name != "plan")(command.run)
 
 
