@@ -214,11 +214,18 @@ def plan_margins(
 
 
 def rows_for_margins(
-    within: float, *, bands: int = 1, groups: int = 0, accuracy: float = 0.5, alpha: float = 0.1
+    within: float,
+    *,
+    bands: int = 1,
+    groups: int = 0,
+    accuracy: float = 0.5,
+    alpha: float = 0.1,
+    is_fitted: bool = False,
 ) -> int:
     """Return how many rows must certify until so many bands and groups have intervals of the width `within`.
 
-    Of all labelled rows, 70% certify. The arguments are those of :func:`plan_margins`.
+    Of all labelled rows, 70% certify; all of them if the same labels fit the answers (`is_fitted`), as for groups that
+    are columns. The other arguments are those of :func:`plan_margins`.
 
     >>> rows_for_margins(0.1), rows_for_margins(0.1, groups=8)
     (173, 1862)
@@ -228,7 +235,10 @@ def rows_for_margins(
     cells = [(bands, True)] + ([(groups, False)] if groups else [])
 
     def is_reached(rows: int) -> bool:
-        return all(_width(rows, count, accuracy, part, is_band=is_band) <= within for count, is_band in cells)
+        return all(
+            _width(rows, count, accuracy, part, is_band=is_band, is_fitted=is_fitted) <= within
+            for count, is_band in cells
+        )
 
     enough = 1
     while not is_reached(enough):
@@ -236,10 +246,11 @@ def rows_for_margins(
     return 1 + bisect_left(range(1, enough), True, key=is_reached)
 
 
-def _width(rows: float, cells: int, accuracy: float, alpha: float, *, is_band: bool) -> float:
+def _width(rows: float, cells: int, accuracy: float, alpha: float, *, is_band: bool, is_fitted: bool = False) -> float:
     """Return the expected width of equally large cells."""
     n = max(rows / cells, 1.0)
-    return float(expected_widths(np.full(cells, n), np.full(cells, accuracy), alpha, is_band=is_band)[0])
+    equal = np.full(cells, n), np.full(cells, accuracy)
+    return float(expected_widths(*equal, alpha, is_band=is_band, is_fitted=is_fitted)[0])
 
 
 def _check_margins(within: float | None, groups: int | None, accuracy: float, alpha: float) -> None:

@@ -37,13 +37,11 @@ CALIBRATORS = [
     TreeScaling(),
     TreeBinning(),
     TreeBinning(step=0.1, feature="logit", resolution=0.05),
-    MarginBinning(),
-    MarginBinning(within=0.2, alpha=0.2),
     TreeScaling(feature="confidence"),
     StepBinning(rows_per_map=7),
     StepBinning(step=0.25, rows_per_map=30),
     MarginBinning(),
-    MarginBinning(within=0.25, recalibrate=True),
+    MarginBinning(alpha=0.4),
 ]
 
 
@@ -52,5 +50,5 @@ def name_of(calibrator):
 
 
 def recalibrate(calibrator):
-    """Return whether answers follow the labels; those that certify a score only move it into intervals."""
-    return not isinstance(calibrator, Identity | MarginBinning | StepBinning)
+    """Return whether answers follow the labels; one that certifies a score only moves it into intervals."""
+    return not isinstance(calibrator, Identity | StepBinning)

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from qacal import NO_GROUP, InputError, MarginBinning, Paths, Tally
+from qacal.calibrators.base import Rows
 from qacal.calibrators.margins import Cells, fit_margins, plan_cells
+from qacal.planning import widths
 from qacal.tally.groups import as_grouping
 from qacal.tally.tally import DOCUMENTS
 from tests.rebuilt import rebuilt
@@ -176,6 +178,7 @@ def test_maps_that_no_fit_made_are_refused():
         {"above": maps.above[:-1]},
         {"cells": replace(maps.cells, low=maps.cells.high, high=maps.cells.low)},
         {"cells": replace(maps.cells, rows=maps.cells.rows[:-1])},
+        {"curves": None},
     ):
         with pytest.raises(InputError):
             rebuilt(replace(maps, **change))
@@ -211,13 +214,13 @@ def test_more_rows_of_the_same_kind_give_narrower_intervals(seed, factor):
 def test_a_smaller_width_gives_fewer_bands_and_groups():
     score, right, group = world(4000, groups=8)
     tree = Paths(group, np.full(4000, 4), 3)
-    widths = (0.03, 0.05, 0.08, 0.12, 0.2)
-    models = [MarginBinning(within=within).fit(score, right, groups=tree) for within in widths]
+    wanted = (0.03, 0.05, 0.08, 0.12, 0.2)
+    models = [MarginBinning(within=within).fit(score, right, groups=tree) for within in wanted]
     bands, depths = [len(model.maps_.below) for model in models], [model.maps_.max_depth for model in models]
     assert bands == sorted(bands)
     assert depths == sorted(depths)
     assert (bands[0], depths[0]) < (bands[-1], depths[-1])
-    for within, model in zip(widths, models, strict=True):
+    for within, model in zip(wanted, models, strict=True):
         if len(model.maps_.below) > 1:
             assert model.maps_.median_error_bound() <= 1.25 * within
         if model.maps_.max_depth:
@@ -286,15 +289,14 @@ def test_the_mean_answer_is_that_of_documents():
 
 
 def test_cells_are_planned_without_labels():
-    names = {"scores", "column", "rows", "alpha", "within", "max_depth", "repeats"}
+    names = {"scores", "column", "rows", "alpha", "within", "max_depth", "repeats", "are_probabilities"}
     assert inspect.signature(plan_cells).parameters.keys() == names
 
 
 @pytest.mark.parametrize("within", [None, 0.04, 0.06])
 def test_the_planned_width_is_reached(within):
     """Scores of 1,000 rows plan; 4,000 others certify. Half of the answers get the width, up to noise."""
-    wanted = {None: (0.05 * (2800 / 4000) ** 0.25, 0.17 * (700 / 4000) ** (1 / 3))}.get(within, (within, within))
-    widths = []
+    found = []
     for seed in range(sized(40)):
         score, _, group = world(1000, seed, groups=8)
         column = as_grouping(Paths(group, np.full(1000, 4), 3), 1000)
@@ -304,11 +306,9 @@ def test_the_planned_width_is_reached(within):
         score, right, group = world(4000, 1000 + seed, groups=8)
         tally = Tally.of(score, right, groups=Paths(group, np.full(4000, 4), 3))
         maps = fit_margins(tally, cells, alpha=0.1)
-        half = (maps.below + maps.above) / 2
-        of_bands = np.median(np.repeat(half, maps.cells.rows[: len(half)]))
-        widths.append((of_bands, maps.median_group_width()))
-    for found, limit in zip(np.mean(widths, axis=0), wanted, strict=True):
-        assert 0.6 * limit < found <= 1.02 * limit
+        found.append((maps.median_error_bound(), maps.median_group_width()))
+    for width, limit in zip(np.mean(found, axis=0), widths(4000, within), strict=True):
+        assert 0.6 * limit < width <= 1.02 * limit
 
 
 def test_equal_scores_are_one_band():
@@ -322,9 +322,9 @@ def test_equal_scores_are_one_band():
 
 def test_answers_stay_where_they_are_inside_the_interval():
     score, right, _ = world(3000)
-    model = MarginBinning().fit(score, right)
-    np.testing.assert_array_equal(model.maps_.shift, 0)
-    np.testing.assert_allclose(model.predict(score), score, atol=1e-7)
+    maps = fit_margins(Tally.of(score, right), Cells(np.array([0.5, 0.7, np.inf]), 0))
+    np.testing.assert_array_equal(maps.shift, 0)
+    np.testing.assert_allclose(maps.apply(Rows(score, None, None)), score, atol=1e-7)
 
 
 @examples(30)
@@ -333,18 +333,19 @@ def test_recalibration_moves_answers_towards_the_accuracy(seed, off):
     rng = np.random.default_rng(seed)
     truth = rng.uniform(0.3, 0.7, 2000)
     score, right = truth + off, rng.random(2000) < truth
-    plain, moved = (MarginBinning(within=0.1, recalibrate=wish).fit(score, right) for wish in (False, True))
-    np.testing.assert_array_equal(plain.maps_.cells.top, moved.maps_.cells.top)
-    for model in (plain, moved):
-        found = model.explain(score)
+    cells = plan_cells(score, None, rows=2000, alpha=0.1, within=0.1)
+    plain, moved = (fit_margins(Tally.of(score, right), cells, recalibrate=wish) for wish in (False, True))
+    rows_of_score = Rows(score, None, None)
+    for maps in (plain, moved):
+        found = maps.explain(rows_of_score)
         assert (found.low <= found.calibrated).all()
         assert (found.calibrated <= found.high).all()
-    band = np.searchsorted(plain.maps_.cells.top, score.round(7))
+    band = np.searchsorted(cells.tops, score.round(7))
     rows = np.bincount(band)
     accuracy = np.bincount(band, right) / rows
     distance = {
-        name: np.abs(np.bincount(band, model.predict(score)) / rows - accuracy)
-        for name, model in (("plain", plain), ("moved", moved))
+        name: np.abs(np.bincount(band, maps.apply(rows_of_score)) / rows - accuracy)
+        for name, maps in (("plain", plain), ("moved", moved))
     }
     before = np.abs(np.bincount(band, score) / rows - accuracy)
     assert (distance["plain"] <= before + 1e-6).all()

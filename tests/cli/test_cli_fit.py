@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from qacal import QACalibrator, QacalWarning, load
-from qacal.calibrators import UniformMassBinning
+from qacal.calibrators import MarginBinning
 from qacal.cli import options as cli_options
 from qacal.metrics import log_loss
 from tests.answers import answers
@@ -70,14 +70,14 @@ def test_how_many_rows_a_certificate_takes_is_the_same_after_every_fit(tmp_path)
 
 def test_very_few_rows_are_told_first_what_they_cannot_say(tmp_path):
     few = "80 labelled rows: the intervals say little. Even one interval for all answers is within 0.1 only from about "
-    for options, labels in ((("--calibrator", "step-binning"), 760), (("--partition", "column:topic"), 160)):
+    for options, labels in ((("--calibrator", "step-binning"), 760), (("--partition", "column:topic"), 110)):
         out, _ = fit(tmp_path, answers(80), *options)
         assert out.startswith(f"{few}{labels} labelled rows on.\n")
     assert "say little" not in fit(tmp_path, answers(120), "--calibrator", "step-binning")[0]
-    # One bin with 160 rows, for any accuracy, has an interval within 0.1.
-    right = np.arange(160) % 2
-    found = UniformMassBinning(points_per_bin=160).fit(np.full(160, 0.7), right).explain([0.7])
-    assert max(found.high[0] - 0.5, 0.5 - found.low[0]) <= 0.1
+    # One band with 110 rows, for any accuracy, has an interval within 0.1, and with 90 rows it has not.
+    for rows, is_enough in ((110, True), (90, False)):
+        found = MarginBinning().fit(np.full(rows, 0.7), np.arange(rows) % 2, groups=np.zeros(rows)).explain([0.7])
+        assert (max(found.high[0] - 0.5, 0.5 - found.low[0]) <= 0.1) == is_enough
 
 
 def test_rows_of_a_certify_file_are_counted_apart(tmp_path):
@@ -100,7 +100,8 @@ def test_rows_of_a_certify_file_are_counted_apart(tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
-        *(("--calibrator", "step-binning"), ("--partition", "column:topic")),
+        ("--calibrator", "step-binning"),
+        ("--partition", "column:topic", "--calibrator", "tree-binning"),
         *(("--calibrator", "tree-binning"), ("--calibrator", "qa-binning")),
         ("--partition", "column:kind", "--calibrator", "scaling-qa-binning"),
     ],
@@ -352,7 +353,10 @@ def test_a_score_is_not_tuned_by_the_measures_of_bins(tmp_path):
     code, _, err = run(*command)
     assert code == 2
     assert "--tune auac needs --calibrator; without one, pass --tune log-loss or brier." in " ".join(err.split())
-    assert run(*command, "--partition", "column:topic")[0] == 0
+    assert run(*command, "--partition", "column:topic", "--calibrator", "tree-binning")[0] == 0
+    code, _, err = run(*command, "--partition", "column:topic")
+    assert code != 0
+    assert "MarginBinning needs bins and depth that are fixed before the fit." in " ".join(err.split())
 
 
 def test_rows_used_for_groups_count_as_labelled(tmp_path):

@@ -84,7 +84,7 @@ def test_a_report_tests_one_row_of_each_document_and_bin(model):
     assert found.is_uneven
     assert found.realised.is_by_document
     assert not found.realised.is_broken.any()
-    assert "One row of each document and bin was counted" in verdict_of(found).reasons
+    assert "One row of each document in each band and group was counted" in verdict_of(found).reasons
     wrong = [{**row, "correct": not row["correct"]} for row in invoices(2000, 600, seed=3)]
     with pytest.warns(qacal.QacalWarning, match="opposite|higher"):
         assert read_contents(model, wrong)[""].realised.is_broken.any()

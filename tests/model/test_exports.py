@@ -26,12 +26,7 @@ from qacal.tally.cells import snap
 from tests.calibrators.contract import CALIBRATORS, name_of
 from tests.sizes import FULL
 
-# MarginBinning is for a learned score, and models with one cannot be exported.
-EXPORTABLE = [
-    calibrator
-    for calibrator in CALIBRATORS
-    if getattr(calibrator, "ties", "merge") == "merge" and not isinstance(calibrator, MarginBinning)
-]
+EXPORTABLE = [calibrator for calibrator in CALIBRATORS if getattr(calibrator, "ties", "merge") == "merge"]
 every_exportable = pytest.mark.parametrize("calibrator", EXPORTABLE, ids=name_of)
 KINDS = ["none", "int", "text", "tree"]
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -126,12 +121,6 @@ def edges_of(model):
     for _ in range(2):
         short = np.concatenate([short, np.nextafter(short, np.float32(-1)), np.nextafter(short, np.float32(2))])
     return np.clip(np.concatenate([near, np.nextafter(near, -1), np.nextafter(near, 2), np.unique(short)]), 0, 1)
-
-
-@pytest.mark.parametrize("export", [to_json, to_sql])
-def test_margin_binning_is_not_exported(export):
-    with pytest.raises(InputError, match=r"MarginBinning cannot be exported; fit another calibrator, such as StepBin"):
-        export(MarginBinning().fit([0.2, 0.8], [0, 1]))
 
 
 @every_exportable

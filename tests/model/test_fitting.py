@@ -44,6 +44,7 @@ def test_a_fitted_model_holds_its_parameters_and_what_was_found(parameters):
         "fitted_for_",
         "overviews_",
         "not_tried_",
+        "widths_",
     }
     assert set(vars(model)) == {*model.get_params(deep=False), *found}
 

@@ -352,10 +352,13 @@ def test_a_saved_model_applies_with_numpy_alone(fitted, tmp_path):
         "            raise ImportError(name)\n"
         "sys.meta_path.insert(0, Absent())\n"
         "import numpy as np, qacal\n"
+        "from dataclasses import replace\n"
         f"model = qacal.load({str(tmp_path / 'model')!r})\n"
         f"row = {row}\n"
         "groups = model.partition_.paths(row['embedding'])\n"
-        "print(repr(float(model.calibrator_.predict(model.learned_score_.predict(row), groups=groups)[0])))\n"
+        "rows = model.calibrator_._rows(model.pipeline_.first.predict(row), groups, None)\n"
+        "rows = replace(rows, answer=model.learned_score_.predict(row))\n"
+        "print(repr(float(model.calibrator_.maps_.apply(rows)[0])))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert float(done.stdout) == fitted.explain(texts[0][0], texts[1][0], 0.9)["calibrated"]

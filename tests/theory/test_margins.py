@@ -79,7 +79,8 @@ def truth_of(cells, maps, coefficients):
     codes = maps.cells.lineage.owner[1:]
     node = group >> (DEPTH - (cells.depth or 0))
     accuracy = [p[band == k].mean() for k in range(bands)] + [p[node == code].mean() for code in codes]
-    mean_answer = [(answer + maps.shift[band])[band == k].mean() for k in range(bands)]
+    plus, times = maps.moves()
+    mean_answer = [(plus[band] + times[band] * answer)[band == k].mean() for k in range(bands)]
     return np.array(accuracy), np.array(mean_answer)
 
 
@@ -155,7 +156,8 @@ def test_the_mean_answer_must_come_from_rows_that_did_not_train():
         maps = fit_margins(Tally.of(first, y), cells, alpha=ALPHA, answers=Tally.of(first[tells], answer[tells]))
         X, _, p = POPULATION
         band = np.searchsorted(cells.tops, special.expit(X[:, 1]))
-        error = np.array([p[band == k].mean() - (0.5 + maps.shift[k]) for k in range(2)])
+        plus, times = maps.moves()
+        error = np.array([p[band == k].mean() - (plus[k] + 0.5 * times[k]) for k in range(2)])
         return ((error < -maps.below) | (error > maps.above)).any()
 
     assert_holds(lambda rng: breaks(rng, True), ALPHA, 200)

@@ -110,16 +110,14 @@ def plan_cells(
         its_widths = expected_widths(n, accuracy, alpha, is_band=is_band, is_fitted=not are_probabilities)[place]
         return float(np.median(its_widths) if are_probabilities else np.mean(its_widths))
 
-    depth: int | None = 0
+    deepest = deepest_level(column, max_depth)
+    depth = None if column is not None and column.depth is None else 0
     group_width = None
-    if column is not None and max_depth != 0:
-        if column.depth is None:
-            depth = None
-        else:
-            for trial in range(1, deepest_level(column, max_depth) + 1):
-                its_width = expected(np.repeat(column.leaves(trial), repeats), alpha / 2, is_band=False)
-                if its_width <= for_groups:
-                    depth, group_width = trial, its_width
+    if column is not None and depth is not None:
+        for trial in range(1, deepest + 1):
+            its_width = expected(np.repeat(column.leaves(trial), repeats), alpha / 2, is_band=False)
+            if its_width <= for_groups:
+                depth, group_width = trial, its_width
     part = alpha if depth == 0 else alpha / 2
     ordered = np.sort(scores)
     tops = [_tops(ordered, count) for count in range(1, MOST_BANDS + 1)]
@@ -576,7 +574,8 @@ class MarginBinning(Calibrator):
         def labels(groups: int = 0) -> str:
             # Bands are planned with half of alpha, also where no group will have an interval.
             alpha = self.alpha if groups or not has_groups else self.alpha / 2
-            rows = rows_for_margins(within, groups=groups, accuracy=accuracy, alpha=alpha)
+            is_fitted = maps.curves is not None
+            rows = rows_for_margins(within, groups=groups, accuracy=accuracy, alpha=alpha, is_fitted=is_fitted)
             return f"about {rounded_up(rows / share):,} labelled rows"
 
         bound, width = maps.median_error_bound(), maps.median_group_width()

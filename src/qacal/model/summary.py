@@ -52,7 +52,8 @@ def _too_few(model: QACalibrator, is_certified_apart: bool) -> list[str]:
         return []
     needed = rows_for_one_bin(_ERROR, maps.certificate.alpha)
     if isinstance(maps, MarginMaps):  # groups have the other half of alpha
-        needed = rows_for_margins(_ERROR, alpha=maps.certificate.alpha / (1 if maps.grouping is None else 2))
+        part = maps.certificate.alpha / (1 if maps.grouping is None else 2)
+        needed = rows_for_margins(_ERROR, alpha=part, is_fitted=maps.curves is not None)
     labels = labels_for_group(needed, 1.0, 0.0 if is_certified_apart else _learning_share(model))
     kind = "certifying row" if is_certified_apart else "labelled row"
     return [
