@@ -518,7 +518,7 @@ class MarginBinning(Calibrator):
     >>> model = MarginBinning().fit(stated, correct, groups=subject)
     >>> evidence = model.explain([0.6, 0.8, 0.8], groups=["art", "law", "chess"])
     >>> evidence.calibrated.round(2), evidence.low.round(2), evidence.high.round(2)
-    (array([0.48, 0.89, 0.81]), array([0.44, 0.86, 0.78]), array([0.52, 0.92, 0.84]))
+    (array([0.48, 0.89, 0.81]), array([0.43, 0.85, 0.78]), array([0.52, 0.93, 0.85]))
     >>> evidence.group_low.round(2), evidence.group_high.round(2)
     (array([0.57, 0.78,  nan]), array([0.62, 0.82,  nan]))
     """
