@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import date
@@ -27,6 +28,7 @@ from qacal import (
     QACalibrator,
     StepBinning,
     TreeBinning,
+    storage,
 )
 from qacal.calibrators import (
     HierarchicalScaling,
@@ -192,8 +194,9 @@ def test_an_array_is_a_view_of_the_numbers():
         ),
         *(
             {**ARRAY, "shape": shape}
-            for shape in ([True], [1.0], ["1"], [[1]], [None], 2, "2", None, {"2": 1}, [1] * 99)
+            for shape in ([True], [1.0], ["1"], [[1]], [None], 2, "2", None, {"2": 1}, [1] * 99, [2, 1, 1, 1, 1])
         ),
+        {**ARRAY, "more": 1},
     ],
 )
 def test_other_arrays_are_refused(array):
@@ -417,6 +420,13 @@ def test_anything_else_is_left_alone(tmp_path):
     (tmp_path / "other" / MODEL).write_text('{"format": "of another tool"}')
     with pytest.raises(ArtifactError, match=r"holds model\.json, which is no part of a single model"):
         save(tmp_path / "other", model, CLASSES)
+    (tmp_path / "other" / MODEL).write_text('{"schema": "mine", "uses": ["qacal"]}')
+    with pytest.raises(ArtifactError, match=r"holds model\.json, which is no part of a single model"):
+        save(tmp_path / "other", model, CLASSES)
+    (tmp_path / "other" / MODEL).unlink()
+    (tmp_path / "other" / MODEL).symlink_to(tmp_path / "file")
+    with pytest.raises(ArtifactError, match=r"holds model\.json, which is no part of a single model"):
+        save(tmp_path / "other", model, CLASSES)
     save(tmp_path / "set", model, CLASSES, document="models.json")
     with pytest.raises(ArtifactError, match=r"holds models\.json, which is no part of a single model"):
         save(tmp_path / "set", model, CLASSES)
@@ -426,6 +436,37 @@ def test_anything_else_is_left_alone(tmp_path):
         save(tmp_path / "model", model, CLASSES)
     with pytest.raises(ArtifactError, match="create it first"):
         save(tmp_path / "no" / "where", model, CLASSES)
+
+
+@pytest.mark.parametrize("has_document", [False, True])
+def test_folders_with_dates_are_not_parts(has_document, tmp_path):
+    model, thesis = fitted(Identity()), tmp_path / "runs" / "1-20240101" / "thesis.tex"
+    thesis.parent.mkdir(parents=True)
+    thesis.write_text("mine")
+    (tmp_path / "runs" / "2-20240101").write_text("mine")
+    os.utime(thesis.parent, (0, 0))
+    if has_document:
+        save(tmp_path / "model", model, CLASSES)
+        shutil.copy(tmp_path / "model" / MODEL, tmp_path / "runs")
+        save(tmp_path / "runs", model, CLASSES)
+    else:
+        with pytest.raises(ArtifactError, match="holds 1-20240101, 2-20240101, which is no part of a single model"):
+            save(tmp_path / "runs", model, CLASSES)
+    assert thesis.read_text() == "mine"
+
+
+def test_of_two_who_save_to_one_new_path_one_fails(tmp_path, monkeypatch):
+    model, real = fitted(QABinning(points_per_bin=7)), storage.digest
+
+    def digest_after_another_save(content):
+        monkeypatch.undo()
+        save(tmp_path / "model", model, CLASSES)
+        return real(content)
+
+    monkeypatch.setattr(storage, "digest", digest_after_another_save)
+    with pytest.raises(ArtifactError, match=r"was not saved to .*: File exists\. What was there is unchanged"):
+        save(tmp_path / "model", model, CLASSES)
+    assert_same(load(tmp_path / "model", QABinning, CLASSES).explain(GRID), model.explain(GRID))
 
 
 @pytest.mark.parametrize(
@@ -709,6 +750,14 @@ def test_a_sparse_giant_is_not_read(model):
     with open(arrays_of(model), "ab") as file:
         file.truncate(2**40)
     refuses(model, "no file of at most")
+
+
+def test_reading_takes_as_much_memory_as_the_file(model):
+    tracemalloc.start()
+    load_turn(model)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24
 
 
 def test_links_are_not_followed(model, tmp_path):

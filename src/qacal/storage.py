@@ -55,9 +55,11 @@ MODEL_SET = "models.json"
 
 _LARGEST = 2**31  # bytes of all arrays
 _LARGEST_DOCUMENT = 64 * 2**20
+_MOST_AXES = 4
 _HALF = re.compile("[\ud800-\udfff]")  # of a character
 
 _PART = re.compile(r"(?:arrays|[0-9]+|\.models?\.json\.new)-[0-9a-f]{8}")
+_WITHIN = re.compile(rf"models?\.json|.*\.npy|{_PART.pattern}")  # earlier versions had folders of .npy files
 _LONGEST_SAVE = 3600.0  # seconds
 _WAITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # seconds, until Windows lets go of a file that another process reads
 
@@ -125,7 +127,8 @@ def unflatten(kind: Any, plain: Any, numbers: bytes, classes: Collection[type] =
         expected = f"an array of {dtype}"
         with suppress(KeyError, TypeError, ValueError):  # not an array, or not within the numbers
             lengths, start = plain["shape"], plain["start"]
-            if plain["dtype"] == dtype.name and all(is_whole(one, 0, _LARGEST) for one in (start, *lengths)):
+            is_entry = len(plain) == 3 and len(lengths) <= _MOST_AXES and plain["dtype"] == dtype.name
+            if is_entry and all(is_whole(one, 0, _LARGEST) for one in (start, *lengths)):
                 # A view: no document can ask for more memory than the numbers have.
                 return np.frombuffer(numbers, dtype)[start : start + math.prod(lengths)].reshape(lengths)
     elif origin in (tuple, Sequence):
@@ -232,13 +235,14 @@ def save(
     array([0.5])
     """
     target = Path(os.path.realpath(path))
+    is_new = not target.exists()  # asked once: of two who save to one new path, the second fails to make the folder
     try:
         _require_replaceable(target, document)
         # What cannot be loaded is not saved. A model that is loaded and saved again gives the same bytes.
         plain, numbers = flatten(unflatten(type(value), *flatten(value, classes), classes), classes)
         stated = sha256(numbers).hexdigest()
         # The same value gives the same bytes in a new folder. Beside an older model, the names must be new.
-        mark = secrets.token_hex(4) if target.exists() else digest({"value": plain, "arrays": stated})[:8]
+        mark = digest({"value": plain, "arrays": stated})[:8] if is_new else secrets.token_hex(4)
         arrays = {f"arrays-{mark}": stated} if numbers else {}
         folders = {f"{number}-{mark}": write for number, write in enumerate(parts)}
         versions = {"qacal": qacal.__version__, "numpy": np.__version__, "python": platform.python_version()}
@@ -248,7 +252,8 @@ def save(
         for what, size, most in (("JSON", len(text), _LARGEST_DOCUMENT), ("arrays", len(numbers), _LARGEST)):
             remedy = "Keep no examples (--examples 0), or make fewer groups."
             require(size <= most, f"it has {size:,} bytes of {what}; a model has at most {most:,}. {remedy}")
-        _replace(target, document, text, {name: lambda path: _write(path, numbers) for name in arrays} | folders)
+        writers = {name: lambda path: _write(path, numbers) for name in arrays} | folders
+        _replace(target, document, text, writers, is_new=is_new)
     except InputError as error:
         raise ArtifactError(f"the model cannot be saved: {error}") from error
     except OSError as error:
@@ -263,10 +268,10 @@ def _require_replaceable(target: Path, document: str) -> None:
     if target.exists() and not target.is_dir():
         raise ArtifactError(f"{target} is a file; a model is a folder. Choose another name.")
     names = {path.name for path in target.iterdir()} if target.exists() else set()
-    foreign = {name for name in names if not _PART.fullmatch(name)}
+    is_model = document in names and _is_from_qacal(target / document)
+    parts = {name for name in names if _PART.fullmatch(name) and (is_model or _holds_parts(target / name))}
     # A damaged document is from qacal if parts of a model are beside it.
-    if document in names and (foreign < names or b'"qacal"' in _read(target / document, _LARGEST_DOCUMENT)):
-        foreign.remove(document)
+    foreign = names - parts - ({document} if is_model or parts else set())
     if foreign:
         kind = "a single model" if document == MODEL else "a set of models"
         raise ArtifactError(
@@ -275,13 +280,32 @@ def _require_replaceable(target: Path, document: str) -> None:
         )
 
 
-def _replace(target: Path, document: str, text: bytes, writers: Mapping[str, Callable[[Path], None]]) -> None:
+def _is_from_qacal(path: Path) -> bool:
+    """Return whether a file is a document, of any version of qacal."""
+    try:
+        content = json.loads(_read(path, _LARGEST_DOCUMENT))
+    except (ArtifactError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and is_whole(content.get("schema"), 1) and "qacal" in content
+
+
+def _holds_parts(path: Path) -> bool:
+    """Return whether a path with the name of a part has nothing but parts in it; those with a number are folders."""
+    if not path.is_dir():
+        return not path.name[0].isdigit()
+    return all(_WITHIN.fullmatch(inner.name) and _holds_parts(inner) for inner in path.iterdir())
+
+
+def _replace(
+    target: Path, document: str, text: bytes, writers: Mapping[str, Callable[[Path], None]], *, is_new: bool
+) -> None:
     """Write the parts of a new document, then put it in the place of the old document in one step.
 
     writers : functions that write the parts, by their names.
+    is_new : there was no folder.
     """
     unfinished = f".{document}.new-{secrets.token_hex(4)}"
-    stale, oldest, is_new = {unfinished, *writers}, 0.0, not target.exists()
+    stale, oldest = {unfinished, *writers}, 0.0
     if is_new:
         target.mkdir()
     try:
@@ -296,7 +320,7 @@ def _replace(target: Path, document: str, text: bytes, writers: Mapping[str, Cal
         named = _named(target / document)  # in use, also if an interrupt came just after the replacement
         for part in [part for part in target.iterdir() if _PART.fullmatch(part.name) and part.name not in named]:
             with suppress(OSError):  # somebody else may remove it meanwhile
-                if part.name in stale or part.lstat().st_mtime < oldest:
+                if part.name in stale or (part.lstat().st_mtime < oldest and _holds_parts(part)):
                     shutil.rmtree(part) if part.is_dir() else part.unlink()
         if is_new:
             with suppress(OSError):  # after a save it is not empty, and stays
@@ -416,6 +440,6 @@ def _read(path: Path, most: int) -> bytes:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > most:
                 raise ArtifactError(f"{path} is no file of at most {most} bytes. Copy the model again, or refit.")
-            return file.read(most)
+            return file.read(status.st_size)
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}. Copy the model again, or refit.") from error
