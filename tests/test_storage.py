@@ -456,16 +456,19 @@ def test_folders_with_dates_are_not_parts(has_document, tmp_path):
 
 
 def test_of_two_who_save_to_one_new_path_one_fails(tmp_path, monkeypatch):
+    """The other save has written its arrays, and not yet its document."""
     model, real = fitted(QABinning(points_per_bin=7)), storage.digest
 
-    def digest_after_another_save(content):
+    def digest_during_another_save(content):
         monkeypatch.undo()
         save(tmp_path / "model", model, CLASSES)
+        (tmp_path / "model" / MODEL).rename(tmp_path / MODEL)
         return real(content)
 
-    monkeypatch.setattr(storage, "digest", digest_after_another_save)
+    monkeypatch.setattr(storage, "digest", digest_during_another_save)
     with pytest.raises(ArtifactError, match=r"was not saved to .*: File exists\. What was there is unchanged"):
         save(tmp_path / "model", model, CLASSES)
+    (tmp_path / MODEL).rename(tmp_path / "model" / MODEL)
     assert_same(load(tmp_path / "model", QABinning, CLASSES).explain(GRID), model.explain(GRID))
 
 
@@ -878,6 +881,14 @@ def still_answers(path):
     model.describe_groups()
     assert model.fit_record_.outlooks().everywhere.rows.sum() >= 0
     return True
+
+
+@pytest.mark.parametrize("origins", [{"samples": ["x"]}, {"samples": []}, {"id": ["x"]}])
+def test_origins_that_no_fit_has_are_refused(origins, tmp_path):
+    QACalibrator("column:v", calibrator=Identity(), learned_score=None).fit(answers(30)).save(tmp_path / "model")
+    rewrite(tmp_path / "model", lambda document: document["value"].update(origins=origins))
+    with pytest.raises(ArtifactError, match=r"holds no sound model: origins[ .]"):
+        qacal.load(tmp_path / "model")
 
 
 def test_what_is_loaded_is_the_same_model(saved, tmp_path):
