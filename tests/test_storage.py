@@ -1,6 +1,7 @@
 """Saving and loading: bit for bit, atomic, and no wrong answer from a damaged or altered folder."""
 
 import copy
+import functools
 import itertools
 import json
 import os
@@ -149,6 +150,7 @@ def test_every_kind_of_field_comes_back():
         ("kind", "c", "kind is 'c', a str; expected 'a' or 'b'"),
         ("share", "0.1", "share is '0.1', a str; expected float"),
         ("share", True, "share is True"),
+        ("share", functools.reduce(lambda inner, _: [inner], range(100_000), []), "share is a very large list, a list"),
         ("thresholds", 0.5, "thresholds is 0.5, a float; expected an object, or a list of pairs"),
         ("thresholds", [[1, 0.5, 2]], "expected an object, or a list of pairs"),
         ("thresholds", [[1, 0.5], [1, 0.6]], "thresholds has a key twice"),
@@ -364,6 +366,23 @@ def test_foreign_and_changed_calibrators_are_refused(tmp_path):
         save(tmp_path / "model", outer(about={"at": date(2024, 1, 1)}), CLASSES)
     with pytest.raises(ArtifactError, match=r"a key of value\.about is 3"):
         save(tmp_path / "model", outer(about={3: 1}), CLASSES)
+
+
+def test_a_model_that_is_too_large_is_refused_while_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "_LARGEST", 100)
+    with pytest.raises(ArtifactError, match=r"it has 104 bytes or more of arrays; a model has at most 100\. Keep no"):
+        save(tmp_path / "model", Inner(np.zeros(13), None))
+    with pytest.raises(ArtifactError, match="expected an array of float64"):
+        save(tmp_path / "model", Inner(np.array(["x", None], dtype=object), None))
+
+
+def test_saving_copies_the_arrays_once(tmp_path):
+    value = Inner(np.zeros(2**20), None)
+    tracemalloc.start()
+    save(tmp_path / "model", value)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5 * value.values.nbytes
 
 
 # Atomic saving

@@ -77,12 +77,23 @@ def flatten(value: Any, classes: Collection[type] = ()) -> tuple[Any, bytes]:
     >>> plain["entries"], len(numbers)
     ({'dtype': 'int64', 'shape': [2], 'start': 2}, 32)
     """
-    numbers = bytearray()
+    plain, arrays = _flat(value, classes)
+    return plain, b"".join(arrays)
+
+
+def _flat(value: Any, classes: Collection[type]) -> tuple[Any, list[Any]]:
+    """Return a value as plain data, and its arrays, which are not copied."""
+    arrays: list[Any] = []
+    size = 0
 
     def flat(value: Any) -> Any:
+        nonlocal size
         if isinstance(value, np.ndarray):
-            plain = {"dtype": value.dtype.name, "shape": list(value.shape), "start": len(numbers) // 8}
-            numbers.extend(value.tobytes())
+            plain = {"dtype": value.dtype.name, "shape": list(value.shape), "start": size // 8}
+            size += value.nbytes
+            _require_size("arrays", size, _LARGEST)
+            # Other types are refused later; not all of them are buffers.
+            arrays.append(np.ascontiguousarray(value) if value.dtype.kind in "iuf" else value.tobytes())
             return plain
         if isinstance(value, np.generic):
             return value.item()
@@ -99,7 +110,12 @@ def flatten(value: Any, classes: Collection[type] = ()) -> tuple[Any, bytes]:
             return {"class": kind.__name__} | {name: flat(getattr(value, name)) for name in _schema(kind)}
         return {name: flat(getattr(value, name)) for name in _schema(kind)} if is_dataclass(value) else value
 
-    return flat(value), bytes(numbers)
+    return flat(value), arrays
+
+
+def _require_size(what: str, size: int, most: int) -> None:
+    remedy = "Keep no examples (--examples 0), or make fewer groups."
+    require(size <= most, f"it has {size:,} bytes or more of {what}; a model has at most {most:,}. {remedy}")
 
 
 def unflatten(kind: Any, plain: Any, numbers: bytes, classes: Collection[type] = (), name: str = "value") -> Any:
@@ -239,7 +255,8 @@ def save(
     try:
         _require_replaceable(target, document)
         # What cannot be loaded is not saved. A model that is loaded and saved again gives the same bytes.
-        plain, numbers = flatten(unflatten(type(value), *flatten(value, classes), classes), classes)
+        plain, numbers = flatten(value, classes)
+        plain, _ = _flat(unflatten(type(value), plain, numbers, classes), classes)
         stated = sha256(numbers).hexdigest()
         # The same value gives the same bytes in a new folder. Beside an older model, the names must be new.
         mark = digest({"value": plain, "arrays": stated})[:8] if is_new else secrets.token_hex(4)
@@ -249,9 +266,7 @@ def save(
         content = {"schema": SCHEMA, **versions, "value": plain, "arrays": arrays, "folders": list(folders)}
         content["digest"] = digest(content)
         text = f"{json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False)}\n".encode()
-        for what, size, most in (("JSON", len(text), _LARGEST_DOCUMENT), ("arrays", len(numbers), _LARGEST)):
-            remedy = "Keep no examples (--examples 0), or make fewer groups."
-            require(size <= most, f"it has {size:,} bytes of {what}; a model has at most {most:,}. {remedy}")
+        _require_size("JSON", len(text), _LARGEST_DOCUMENT)
         writers = {name: lambda path: _write(path, numbers) for name in arrays} | folders
         _replace(target, document, text, writers, is_new=is_new)
     except InputError as error:

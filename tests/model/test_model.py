@@ -240,6 +240,8 @@ def test_ids_order_ties_where_the_calibrator_divides_equal_confidences(fitted):
     expected = model.calibrator_.predict(stated, groups=["law"] * 400, ids=hashes)
     assert len(np.unique(expected[np.array(stated) == 0.9])) > 1
     np.testing.assert_array_equal(model.predict(rows), expected)
+    ids = [row["id"] for row in rows]
+    np.testing.assert_array_equal(model.predict(stated, groups=["law"] * 400, ids=ids), expected)
     np.testing.assert_array_equal(column(model.calibrate(rows), "calibrated"), expected)
     assert model.explain("?", "!", 0.9, topic="law", id="q7")["calibrated"] == expected[7]
     # Other models do not use ids, but an id that is none is still an error.

@@ -46,7 +46,7 @@ COLUMNS = [
     Column("auac", "AUAC", "high"),
     Column("aurc", "AURC"),
     Column("brier", "Brier"),
-    Column("log_loss", "log loss"),
+    Column("log_loss", "log loss, not cut"),
 ]
 
 LABEL_COLUMNS = [
