@@ -138,6 +138,9 @@ def test_every_kind_of_field_comes_back():
     np.testing.assert_array_equal(np.frombuffer(numbers)[:6], [0, 3, 1, 4, 2, 5])
 
 
+DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(100_000), [])
+
+
 @pytest.mark.parametrize(
     ("name", "plain", "match"),
     [
@@ -150,7 +153,7 @@ def test_every_kind_of_field_comes_back():
         ("kind", "c", "kind is 'c', a str; expected 'a' or 'b'"),
         ("share", "0.1", "share is '0.1', a str; expected float"),
         ("share", True, "share is True"),
-        ("share", functools.reduce(lambda inner, _: [inner], range(100_000), []), "share is a very large list, a list"),
+        ("share", DEEP, "share is a very large list, a list"),
         ("thresholds", 0.5, "thresholds is 0.5, a float; expected an object, or a list of pairs"),
         ("thresholds", [[1, 0.5, 2]], "expected an object, or a list of pairs"),
         ("thresholds", [[1, 0.5], [1, 0.6]], "thresholds has a key twice"),
@@ -163,6 +166,7 @@ def test_every_kind_of_field_comes_back():
         ("about", {"\ud800": 1}, "a key of value.about is .*; expected whole characters"),
         ("part", {"class": "LearnedScore"}, "part.class is 'LearnedScore'; this qacal knows Identity, PlattScaling"),
         ("part", {"class": ["x"]}, "part.class is"),
+        ("part", {"class": DEEP}, "part.class is a very large list"),
         ("part", {"class": "Function"}, "part.class is 'Function'"),
         ("part", {"class": "PlattScaling", "feature": "x"}, r"part lacks or adds \['maps_'\]"),
         ("code", "import os", r"value lacks or adds \['code'\]"),

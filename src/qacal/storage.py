@@ -186,9 +186,9 @@ def _built(kind: Any, plain: Plain, numbers: bytes, classes: Collection[type], n
     is_estimator = issubclass(kind, HasParameters)
     if is_estimator:
         known = {one.__name__: one for one in classes if issubclass(one, kind)}
-        chosen = str(plain.get("class"))
-        require(chosen in known, f"{name}.class is {chosen!r:.80}; this qacal knows {', '.join(known)}.")
-        kind = known[chosen]
+        chosen = plain.get("class")
+        kind = known.get(chosen) if isinstance(chosen, str) else None
+        require(kind is not None, f"{name}.class is {shown(chosen)}; this qacal knows {', '.join(known)}.")
     schema = _schema(kind)
     odd = {*plain} ^ {*schema, *(["class"] if is_estimator else [])}
     require(not odd, f"{name} lacks or adds {sorted(odd)[:5]}.")
@@ -437,13 +437,13 @@ def _checked(data: bytes) -> Plain:
     is_older = is_whole(schema, 1, SCHEMA - 1)
     require(not is_older, f"an earlier qacal saved it (schema {schema}; this one reads {SCHEMA}): fit the model again.")
     is_known = is_whole(schema, SCHEMA, SCHEMA)
-    require(is_known, f"the document has schema {schema!r:.80}; this qacal reads {SCHEMA}. Upgrade qacal.")
+    require(is_known, f"the document has schema {shown(schema)}; this qacal reads {SCHEMA}. Upgrade qacal.")
     require(stated == actual, "the document does not match its digest: it was changed or damaged.")
     kinds = {"schema": int, "qacal": str, "numpy": str, "python": str, "value": dict, "arrays": dict, "folders": list}
     require({name: type(part) for name, part in content.items()} == kinds, "this qacal did not write the document.")
     names = [*content["arrays"], *content["folders"]]
     are_parts = all(isinstance(name, str) and _PART.fullmatch(name) for name in names)
-    require(are_parts and len(content["arrays"]) <= 1, f"the document names the parts {names!r:.80}.")
+    require(are_parts and len(content["arrays"]) <= 1, f"the document names the parts {shown(names)}.")
     return content
 
 
