@@ -1,12 +1,14 @@
 """Saving and loading: bit for bit, atomic, and no wrong answer from a damaged or altered folder."""
 
 import copy
+import functools
 import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import date
@@ -27,6 +29,7 @@ from qacal import (
     QACalibrator,
     StepBinning,
     TreeBinning,
+    storage,
 )
 from qacal.calibrators import (
     HierarchicalScaling,
@@ -135,6 +138,9 @@ def test_every_kind_of_field_comes_back():
     np.testing.assert_array_equal(np.frombuffer(numbers)[:6], [0, 3, 1, 4, 2, 5])
 
 
+DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(100_000), [])
+
+
 @pytest.mark.parametrize(
     ("name", "plain", "match"),
     [
@@ -147,6 +153,7 @@ def test_every_kind_of_field_comes_back():
         ("kind", "c", "kind is 'c', a str; expected 'a' or 'b'"),
         ("share", "0.1", "share is '0.1', a str; expected float"),
         ("share", True, "share is True"),
+        ("share", DEEP, "share is a very large list, a list"),
         ("thresholds", 0.5, "thresholds is 0.5, a float; expected an object, or a list of pairs"),
         ("thresholds", [[1, 0.5, 2]], "expected an object, or a list of pairs"),
         ("thresholds", [[1, 0.5], [1, 0.6]], "thresholds has a key twice"),
@@ -159,6 +166,7 @@ def test_every_kind_of_field_comes_back():
         ("about", {"\ud800": 1}, "a key of value.about is .*; expected whole characters"),
         ("part", {"class": "LearnedScore"}, "part.class is 'LearnedScore'; this qacal knows Identity, PlattScaling"),
         ("part", {"class": ["x"]}, "part.class is"),
+        ("part", {"class": DEEP}, "part.class is a very large list"),
         ("part", {"class": "Function"}, "part.class is 'Function'"),
         ("part", {"class": "PlattScaling", "feature": "x"}, r"part lacks or adds \['maps_'\]"),
         ("code", "import os", r"value lacks or adds \['code'\]"),
@@ -192,8 +200,9 @@ def test_an_array_is_a_view_of_the_numbers():
         ),
         *(
             {**ARRAY, "shape": shape}
-            for shape in ([True], [1.0], ["1"], [[1]], [None], 2, "2", None, {"2": 1}, [1] * 99)
+            for shape in ([True], [1.0], ["1"], [[1]], [None], 2, "2", None, {"2": 1}, [1] * 99, [2, 1, 1, 1, 1])
         ),
+        {**ARRAY, "more": 1},
     ],
 )
 def test_other_arrays_are_refused(array):
@@ -363,6 +372,23 @@ def test_foreign_and_changed_calibrators_are_refused(tmp_path):
         save(tmp_path / "model", outer(about={3: 1}), CLASSES)
 
 
+def test_a_model_that_is_too_large_is_refused_while_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "_LARGEST", 100)
+    with pytest.raises(ArtifactError, match=r"it has 104 bytes or more of arrays; a model has at most 100\. Keep no"):
+        save(tmp_path / "model", Inner(np.zeros(13), None))
+    with pytest.raises(ArtifactError, match="expected an array of float64"):
+        save(tmp_path / "model", Inner(np.array(["x", None], dtype=object), None))
+
+
+def test_saving_copies_the_arrays_once(tmp_path):
+    value = Inner(np.zeros(2**20), None)
+    tracemalloc.start()
+    save(tmp_path / "model", value)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5 * value.values.nbytes
+
+
 # Atomic saving
 
 
@@ -417,6 +443,13 @@ def test_anything_else_is_left_alone(tmp_path):
     (tmp_path / "other" / MODEL).write_text('{"format": "of another tool"}')
     with pytest.raises(ArtifactError, match=r"holds model\.json, which is no part of a single model"):
         save(tmp_path / "other", model, CLASSES)
+    (tmp_path / "other" / MODEL).write_text('{"schema": "mine", "uses": ["qacal"]}')
+    with pytest.raises(ArtifactError, match=r"holds model\.json, which is no part of a single model"):
+        save(tmp_path / "other", model, CLASSES)
+    (tmp_path / "other" / MODEL).unlink()
+    (tmp_path / "other" / MODEL).symlink_to(tmp_path / "file")
+    with pytest.raises(ArtifactError, match=r"holds model\.json, which is no part of a single model"):
+        save(tmp_path / "other", model, CLASSES)
     save(tmp_path / "set", model, CLASSES, document="models.json")
     with pytest.raises(ArtifactError, match=r"holds models\.json, which is no part of a single model"):
         save(tmp_path / "set", model, CLASSES)
@@ -426,6 +459,40 @@ def test_anything_else_is_left_alone(tmp_path):
         save(tmp_path / "model", model, CLASSES)
     with pytest.raises(ArtifactError, match="create it first"):
         save(tmp_path / "no" / "where", model, CLASSES)
+
+
+@pytest.mark.parametrize("has_document", [False, True])
+def test_folders_with_dates_are_not_parts(has_document, tmp_path):
+    model, thesis = fitted(Identity()), tmp_path / "runs" / "1-20240101" / "thesis.tex"
+    thesis.parent.mkdir(parents=True)
+    thesis.write_text("mine")
+    (tmp_path / "runs" / "2-20240101").write_text("mine")
+    os.utime(thesis.parent, (0, 0))
+    if has_document:
+        save(tmp_path / "model", model, CLASSES)
+        shutil.copy(tmp_path / "model" / MODEL, tmp_path / "runs")
+        save(tmp_path / "runs", model, CLASSES)
+    else:
+        with pytest.raises(ArtifactError, match="holds 1-20240101, 2-20240101, which is no part of a single model"):
+            save(tmp_path / "runs", model, CLASSES)
+    assert thesis.read_text() == "mine"
+
+
+def test_of_two_who_save_to_one_new_path_one_fails(tmp_path, monkeypatch):
+    """The other save has written its arrays, and not yet its document."""
+    model, real = fitted(QABinning(points_per_bin=7)), storage.digest
+
+    def digest_during_another_save(content):
+        monkeypatch.undo()
+        save(tmp_path / "model", model, CLASSES)
+        (tmp_path / "model" / MODEL).rename(tmp_path / MODEL)
+        return real(content)
+
+    monkeypatch.setattr(storage, "digest", digest_during_another_save)
+    with pytest.raises(ArtifactError, match=r"was not saved to .*: File exists\. What was there is unchanged"):
+        save(tmp_path / "model", model, CLASSES)
+    (tmp_path / MODEL).rename(tmp_path / "model" / MODEL)
+    assert_same(load(tmp_path / "model", QABinning, CLASSES).explain(GRID), model.explain(GRID))
 
 
 @pytest.mark.parametrize(
@@ -711,6 +778,14 @@ def test_a_sparse_giant_is_not_read(model):
     refuses(model, "no file of at most")
 
 
+def test_reading_takes_as_much_memory_as_the_file(model):
+    tracemalloc.start()
+    load_turn(model)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24
+
+
 def test_links_are_not_followed(model, tmp_path):
     file = arrays_of(model)
     file.rename(tmp_path / "elsewhere")
@@ -830,6 +905,14 @@ def still_answers(path):
     model.describe_groups()
     assert model.fit_record_.outlooks().everywhere.rows.sum() >= 0
     return True
+
+
+@pytest.mark.parametrize("origins", [{"samples": ["x"]}, {"samples": []}, {"id": ["x"]}])
+def test_origins_that_no_fit_has_are_refused(origins, tmp_path):
+    QACalibrator("column:v", calibrator=Identity(), learned_score=None).fit(answers(30)).save(tmp_path / "model")
+    rewrite(tmp_path / "model", lambda document: document["value"].update(origins=origins))
+    with pytest.raises(ArtifactError, match=r"holds no sound model: origins[ .]"):
+        qacal.load(tmp_path / "model")
 
 
 def test_what_is_loaded_is_the_same_model(saved, tmp_path):

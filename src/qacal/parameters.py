@@ -55,7 +55,7 @@ def shown(value: Any) -> str:
     """
     try:
         text = " ".join(repr(value.item() if isinstance(value, np.generic) else value).split())
-    except ValueError:  # Python refuses to write whole numbers of thousands of digits
+    except (ValueError, RecursionError):  # Python writes no numbers of thousands of digits, and no very deep lists
         return f"a very large {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 

@@ -55,9 +55,11 @@ MODEL_SET = "models.json"
 
 _LARGEST = 2**31  # bytes of all arrays
 _LARGEST_DOCUMENT = 64 * 2**20
+_MOST_AXES = 4
 _HALF = re.compile("[\ud800-\udfff]")  # of a character
 
 _PART = re.compile(r"(?:arrays|[0-9]+|\.models?\.json\.new)-[0-9a-f]{8}")
+_WITHIN = re.compile(rf"models?\.json|.*\.npy|{_PART.pattern}")  # earlier versions had folders of .npy files
 _LONGEST_SAVE = 3600.0  # seconds
 _WAITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # seconds, until Windows lets go of a file that another process reads
 
@@ -75,12 +77,23 @@ def flatten(value: Any, classes: Collection[type] = ()) -> tuple[Any, bytes]:
     >>> plain["entries"], len(numbers)
     ({'dtype': 'int64', 'shape': [2], 'start': 2}, 32)
     """
-    numbers = bytearray()
+    plain, arrays = _flat(value, classes)
+    return plain, b"".join(arrays)
+
+
+def _flat(value: Any, classes: Collection[type]) -> tuple[Any, list[Any]]:
+    """Return a value as plain data, and its arrays, which are not copied."""
+    arrays: list[Any] = []
+    size = 0
 
     def flat(value: Any) -> Any:
+        nonlocal size
         if isinstance(value, np.ndarray):
-            plain = {"dtype": value.dtype.name, "shape": list(value.shape), "start": len(numbers) // 8}
-            numbers.extend(value.tobytes())
+            plain = {"dtype": value.dtype.name, "shape": list(value.shape), "start": size // 8}
+            size += value.nbytes
+            _require_size("arrays", size, _LARGEST)
+            # Other types are refused later; not all of them are buffers.
+            arrays.append(np.ascontiguousarray(value) if value.dtype.kind in "iuf" else value.tobytes())
             return plain
         if isinstance(value, np.generic):
             return value.item()
@@ -97,7 +110,12 @@ def flatten(value: Any, classes: Collection[type] = ()) -> tuple[Any, bytes]:
             return {"class": kind.__name__} | {name: flat(getattr(value, name)) for name in _schema(kind)}
         return {name: flat(getattr(value, name)) for name in _schema(kind)} if is_dataclass(value) else value
 
-    return flat(value), bytes(numbers)
+    return flat(value), arrays
+
+
+def _require_size(what: str, size: int, most: int) -> None:
+    remedy = "Keep no examples (--examples 0), or make fewer groups."
+    require(size <= most, f"it has {size:,} bytes or more of {what}; a model has at most {most:,}. {remedy}")
 
 
 def unflatten(kind: Any, plain: Any, numbers: bytes, classes: Collection[type] = (), name: str = "value") -> Any:
@@ -125,7 +143,8 @@ def unflatten(kind: Any, plain: Any, numbers: bytes, classes: Collection[type] =
         expected = f"an array of {dtype}"
         with suppress(KeyError, TypeError, ValueError):  # not an array, or not within the numbers
             lengths, start = plain["shape"], plain["start"]
-            if plain["dtype"] == dtype.name and all(is_whole(one, 0, _LARGEST) for one in (start, *lengths)):
+            is_entry = len(plain) == 3 and len(lengths) <= _MOST_AXES and plain["dtype"] == dtype.name
+            if is_entry and all(is_whole(one, 0, _LARGEST) for one in (start, *lengths)):
                 # A view: no document can ask for more memory than the numbers have.
                 return np.frombuffer(numbers, dtype)[start : start + math.prod(lengths)].reshape(lengths)
     elif origin in (tuple, Sequence):
@@ -167,9 +186,9 @@ def _built(kind: Any, plain: Plain, numbers: bytes, classes: Collection[type], n
     is_estimator = issubclass(kind, HasParameters)
     if is_estimator:
         known = {one.__name__: one for one in classes if issubclass(one, kind)}
-        chosen = str(plain.get("class"))
-        require(chosen in known, f"{name}.class is {chosen!r:.80}; this qacal knows {', '.join(known)}.")
-        kind = known[chosen]
+        chosen = plain.get("class")
+        kind = known.get(chosen) if isinstance(chosen, str) else None
+        require(kind is not None, f"{name}.class is {shown(chosen)}; this qacal knows {', '.join(known)}.")
     schema = _schema(kind)
     odd = {*plain} ^ {*schema, *(["class"] if is_estimator else [])}
     require(not odd, f"{name} lacks or adds {sorted(odd)[:5]}.")
@@ -232,23 +251,24 @@ def save(
     array([0.5])
     """
     target = Path(os.path.realpath(path))
+    is_new = not target.exists()  # asked once: of two who save to one new path, the second fails to make the folder
     try:
         _require_replaceable(target, document)
         # What cannot be loaded is not saved. A model that is loaded and saved again gives the same bytes.
-        plain, numbers = flatten(unflatten(type(value), *flatten(value, classes), classes), classes)
+        plain, numbers = flatten(value, classes)
+        plain, _ = _flat(unflatten(type(value), plain, numbers, classes), classes)
         stated = sha256(numbers).hexdigest()
         # The same value gives the same bytes in a new folder. Beside an older model, the names must be new.
-        mark = secrets.token_hex(4) if target.exists() else digest({"value": plain, "arrays": stated})[:8]
+        mark = digest({"value": plain, "arrays": stated})[:8] if is_new else secrets.token_hex(4)
         arrays = {f"arrays-{mark}": stated} if numbers else {}
         folders = {f"{number}-{mark}": write for number, write in enumerate(parts)}
         versions = {"qacal": qacal.__version__, "numpy": np.__version__, "python": platform.python_version()}
         content = {"schema": SCHEMA, **versions, "value": plain, "arrays": arrays, "folders": list(folders)}
         content["digest"] = digest(content)
         text = f"{json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False)}\n".encode()
-        for what, size, most in (("JSON", len(text), _LARGEST_DOCUMENT), ("arrays", len(numbers), _LARGEST)):
-            remedy = "Keep no examples (--examples 0), or make fewer groups."
-            require(size <= most, f"it has {size:,} bytes of {what}; a model has at most {most:,}. {remedy}")
-        _replace(target, document, text, {name: lambda path: _write(path, numbers) for name in arrays} | folders)
+        _require_size("JSON", len(text), _LARGEST_DOCUMENT)
+        writers = {name: lambda path: _write(path, numbers) for name in arrays} | folders
+        _replace(target, document, text, writers, is_new=is_new)
     except InputError as error:
         raise ArtifactError(f"the model cannot be saved: {error}") from error
     except OSError as error:
@@ -263,10 +283,10 @@ def _require_replaceable(target: Path, document: str) -> None:
     if target.exists() and not target.is_dir():
         raise ArtifactError(f"{target} is a file; a model is a folder. Choose another name.")
     names = {path.name for path in target.iterdir()} if target.exists() else set()
-    foreign = {name for name in names if not _PART.fullmatch(name)}
+    is_model = document in names and _is_from_qacal(target / document)
+    parts = {name for name in names if _PART.fullmatch(name) and (is_model or _holds_parts(target / name))}
     # A damaged document is from qacal if parts of a model are beside it.
-    if document in names and (foreign < names or b'"qacal"' in _read(target / document, _LARGEST_DOCUMENT)):
-        foreign.remove(document)
+    foreign = names - parts - ({document} if is_model or parts else set())
     if foreign:
         kind = "a single model" if document == MODEL else "a set of models"
         raise ArtifactError(
@@ -275,13 +295,32 @@ def _require_replaceable(target: Path, document: str) -> None:
         )
 
 
-def _replace(target: Path, document: str, text: bytes, writers: Mapping[str, Callable[[Path], None]]) -> None:
+def _is_from_qacal(path: Path) -> bool:
+    """Return whether a file is a document, of any version of qacal."""
+    try:
+        content = json.loads(_read(path, _LARGEST_DOCUMENT))
+    except (ArtifactError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and is_whole(content.get("schema"), 1) and "qacal" in content
+
+
+def _holds_parts(path: Path) -> bool:
+    """Return whether a path with the name of a part has nothing but parts in it; those with a number are folders."""
+    if not path.is_dir():
+        return not path.name[0].isdigit()
+    return all(_WITHIN.fullmatch(inner.name) and _holds_parts(inner) for inner in path.iterdir())
+
+
+def _replace(
+    target: Path, document: str, text: bytes, writers: Mapping[str, Callable[[Path], None]], *, is_new: bool
+) -> None:
     """Write the parts of a new document, then put it in the place of the old document in one step.
 
     writers : functions that write the parts, by their names.
+    is_new : there was no folder.
     """
     unfinished = f".{document}.new-{secrets.token_hex(4)}"
-    stale, oldest, is_new = {unfinished, *writers}, 0.0, not target.exists()
+    stale, oldest = {unfinished, *writers}, 0.0
     if is_new:
         target.mkdir()
     try:
@@ -296,7 +335,7 @@ def _replace(target: Path, document: str, text: bytes, writers: Mapping[str, Cal
         named = _named(target / document)  # in use, also if an interrupt came just after the replacement
         for part in [part for part in target.iterdir() if _PART.fullmatch(part.name) and part.name not in named]:
             with suppress(OSError):  # somebody else may remove it meanwhile
-                if part.name in stale or part.lstat().st_mtime < oldest:
+                if part.name in stale or (part.lstat().st_mtime < oldest and _holds_parts(part)):
                     shutil.rmtree(part) if part.is_dir() else part.unlink()
         if is_new:
             with suppress(OSError):  # after a save it is not empty, and stays
@@ -398,13 +437,13 @@ def _checked(data: bytes) -> Plain:
     is_older = is_whole(schema, 1, SCHEMA - 1)
     require(not is_older, f"an earlier qacal saved it (schema {schema}; this one reads {SCHEMA}): fit the model again.")
     is_known = is_whole(schema, SCHEMA, SCHEMA)
-    require(is_known, f"the document has schema {schema!r:.80}; this qacal reads {SCHEMA}. Upgrade qacal.")
+    require(is_known, f"the document has schema {shown(schema)}; this qacal reads {SCHEMA}. Upgrade qacal.")
     require(stated == actual, "the document does not match its digest: it was changed or damaged.")
     kinds = {"schema": int, "qacal": str, "numpy": str, "python": str, "value": dict, "arrays": dict, "folders": list}
     require({name: type(part) for name, part in content.items()} == kinds, "this qacal did not write the document.")
     names = [*content["arrays"], *content["folders"]]
     are_parts = all(isinstance(name, str) and _PART.fullmatch(name) for name in names)
-    require(are_parts and len(content["arrays"]) <= 1, f"the document names the parts {names!r:.80}.")
+    require(are_parts and len(content["arrays"]) <= 1, f"the document names the parts {shown(names)}.")
     return content
 
 
@@ -416,6 +455,6 @@ def _read(path: Path, most: int) -> bytes:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > most:
                 raise ArtifactError(f"{path} is no file of at most {most} bytes. Copy the model again, or refit.")
-            return file.read(most)
+            return file.read(status.st_size)
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}. Copy the model again, or refit.") from error

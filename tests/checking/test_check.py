@@ -195,6 +195,12 @@ def test_bad_rows_are_counted_by_kind_with_an_example(tmp_path):
     assert found.options == ("--skip-bad-rows bad.jsonl",)
 
 
+def test_rows_without_a_label_do_not_make_bad_rows_few():
+    bad, good, rest = labelled()[:30], labelled()[30:60], labelled()[60:]
+    rows = [*({**row, "correct": "?"} for row in bad), *good, *({**row, "correct": None} for row in rest)]
+    assert "--max-bad 0.74" in qacal.check(rows).options
+
+
 def test_the_options_for_many_bad_rows_make_a_fit_work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [{**row, "confidence": "?" if i % 3 == 0 else row["confidence"]} for i, row in enumerate(labelled())]

@@ -6,7 +6,7 @@ import pytest
 
 import qacal
 from qacal import Column, InputError, QABinning, QACalibrator
-from qacal.model.model_set import fit_set
+from qacal.model.model_set import ModelSet, fit_set
 from tests.cli.test_cli import ok, run
 
 
@@ -76,6 +76,19 @@ def test_documents_that_must_not_be_used_are_refused(folder):
     assert "alpha is 3.0" in run("documents", folder / "model", "a.csv", "b.csv", "--alpha", "3")[2]
 
 
+def test_documents_that_are_labelled_in_part_are_left_out(folder):
+    """Only the easy fields have labels in 20 documents; their shares say nothing about whole documents."""
+    model, new = qacal.load(folder / "model"), extractions(420, 5, 2)
+    partly = [row if row["field"] == "name" else {**row, "correct": None} for row in extractions(300, 20, 1)]
+    with pytest.warns(qacal.QacalWarning) as caught:
+        found = qacal.describe_documents(model, partly + extractions(320, 100, 3), new)
+    assert [str(one.message)[:62] for one in caught] == [
+        "records: 40 of 360 rows have no label and are not used.",
+        "labelled documents of which some rows have no label: 20. They ",
+    ]
+    assert found.equals(qacal.describe_documents(model, extractions(320, 100, 3), new))
+
+
 def by_llm(rows, llm):
     return [
         {**row, "model": llm, "correct": row["correct"] and (llm == "sharp" or row["field"] != "date")} for row in rows
@@ -112,6 +125,12 @@ def test_each_model_of_a_set_describes_its_own_documents(models, tmp_path):
     _, _, said = run("documents", *files, "-o", tmp_path / "documents.csv")
     assert pl.read_csv(tmp_path / "documents.csv")["model"].to_list() == ["blunt", "sharp"] * 20
     assert "Intervals come from 240 labelled documents." in " ".join(said.split())
+
+
+def test_a_set_by_a_column_of_the_result_is_refused(models):
+    model = models.models["sharp"]
+    with pytest.raises(InputError, match="chosen by the column 'low', and the result has a column of that name"):
+        qacal.describe_documents(ModelSet("low", {"sharp": model}), [], [])
 
 
 def test_a_model_of_a_set_without_labelled_documents_is_named(models):

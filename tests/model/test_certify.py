@@ -51,6 +51,14 @@ def test_a_model_certified_on_human_labels_is_saved_and_loaded(tmp_path):
     assert load(tmp_path / "model").calibrate(new) == model.calibrate(new)
 
 
+@pytest.mark.parametrize(("name", "value"), [("samples", 3), ("temperature", 0.2)])
+def test_both_kinds_of_rows_were_sampled_alike(name, value):
+    sampled = {"agreement": 0.6, "samples": 5, "temperature": 0.7}
+    rows, few = ([row | sampled for row in rows] for rows in (answers(60, seed=1), people(60, seed=2)))
+    with pytest.raises(InputError, match=rf"{name} is .* in the training rows and {value} in the certifying rows"):
+        QACalibrator().fit(rows, certify_records=[row | {name: value} for row in few])
+
+
 def test_conflicting_options():
     rows, few = answers(600, seed=1), people(300, seed=2)
     with pytest.raises(InputError, match="rows have questions that the model was trained on"):

@@ -36,6 +36,24 @@ def test_without_a_fast_embedder_cosines_are_missing_and_words_are_not():
     assert np.isnan(read["context: question cosine"]).all()
 
 
+def test_an_empty_text_has_no_cosine():
+    read = CONTEXT.read([["law"]] * 2, ["law", ""], [" ", "law"], lambda texts: np.ones((len(texts), 2)))
+    np.testing.assert_array_equal(read["context: answer cosine"], [np.nan, 2.0])
+    np.testing.assert_array_equal(read["context: question cosine"], [2.0, np.nan])
+
+
+def test_the_passages_of_one_row_are_embedded_in_steps():
+    sizes = []
+
+    def counting(texts):
+        sizes.append(len(texts))
+        return embed(texts)
+
+    read = CONTEXT.read([["beer"] * 9000 + ["law"], ["wine"]], ["law"] * 2, ["wine"] * 2, counting)
+    assert max(sizes) == 4096
+    np.testing.assert_allclose(read["context: question cosine"], [1.0, 0.0])
+
+
 def test_many_rows_are_read_as_one_by_one():
     rng = np.random.default_rng(0)
     passages = [rng.choice([*AXES], rng.integers(0, 4)).tolist() for _ in range(2500)]

@@ -258,6 +258,8 @@ def test_ids_order_ties_where_the_calibrator_divides_equal_confidences(fitted):
     expected = model.calibrator_.predict(stated, groups=["law"] * 400, ids=hashes)
     assert len(np.unique(expected[np.array(stated) == 0.9])) > 1
     np.testing.assert_array_equal(model.predict(rows), expected)
+    ids = [row["id"] for row in rows]
+    np.testing.assert_array_equal(model.predict(stated, groups=["law"] * 400, ids=ids), expected)
     np.testing.assert_array_equal(column(model.calibrate(rows), "calibrated"), expected)
     assert model.explain("?", "!", 0.9, topic="law", id="q7")["calibrated"] == expected[7]
     # Other models do not use ids, but an id that is none is still an error.
@@ -507,7 +509,7 @@ def sampled(rows, samples, temperature=0.7):
 
 
 def test_agreements_of_other_samples_are_refused(tmp_path):
-    """The most frequent number of samples counts; one row may have lost some, but cannot have more."""
+    """A few rows may have lost some samples, but cannot have more; the order of rows does not matter."""
     QACalibrator(partition="column:topic").fit(sampled(answers(300), 5)).save(tmp_path / "model")
     fitted, rows = qacal.load(tmp_path / "model"), answers(60, seed=1)
     assert fitted.origins_ == {"model": ["parrot-1"], "samples": [5], "temperature": [0.7]}
@@ -518,6 +520,10 @@ def test_agreements_of_other_samples_are_refused(tmp_path):
             fitted.calibrate(other)
         assert len(fitted.calibrate(other, allow_other_source="samples")) == len(few)
     assert len(fitted.calibrate(sampled(rows[:1], 4))) == 1
+    one, two = sampled(rows[:30], 5), sampled(rows[30:], 3)
+    for mixed in ([*one, *two], [*two, *one]):
+        with pytest.raises(InputError, match="samples is 3; this model was fitted on 5"):
+            fitted.calibrate(mixed)
     for few in (rows, rows[:1]):
         with pytest.raises(InputError, match=r"temperature is 0.2; this model was fitted on 0.7"):
             fitted.calibrate(sampled(few, 5, 0.2))

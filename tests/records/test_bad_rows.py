@@ -213,6 +213,22 @@ def test_rows_without_a_label_are_counted_and_left_out_by_every_command(tmp_path
         assert "none.jsonl: no row has a label (correct). Label some answers: qacal judge, or by hand." in err
 
 
+def test_rows_without_a_label_do_not_make_bad_rows_few():
+    rows = rows_with(*[{"correct": None}] * 50, *[{"correct": "unclear"}] * 20)
+    match = r"20 of 50 rows \(40%; 50 more without a label do not count\)[^$]*--max-bad 0\.4 "
+    with pytest.raises(BadRowsError, match=match):
+        list(read(rows, Reading(on_fault=BadRows()), needs_labels=True))
+    with pytest.warns(qacal.QacalWarning, match="50 of 100 rows have no label"):
+        assert sum(map(len, read(rows, Reading(on_fault=BadRows(), max_bad=0.4), needs_labels=True))) == 30
+
+
+def test_rows_of_a_file_without_a_label_are_counted_once(tmp_path):
+    file = lines(tmp_path / "a.jsonl", rows_with({"correct": None}))
+    with pytest.warns(qacal.QacalWarning, match="1 of 100 rows has no label") as caught:
+        QACalibrator(partition="column:subject", calibrator=QABinning(points_per_bin=20)).fit(file)
+    assert len(caught) == 1
+
+
 def test_rows_of_each_llm_without_a_label_are_counted():
     rows = [{**row, "model": llm} for llm in ("one", "two") for row in rows_with(*[{"correct": None}] * 5)]
     like = QACalibrator(partition="column:subject", calibrator=QABinning(points_per_bin=20))

@@ -87,7 +87,13 @@ def test_text_that_only_looks_like_a_chat_stays_text():
 
 
 def test_messages_without_a_question_are_bad_rows():
-    for question in ([], [{"role": "assistant", "content": "Hi"}], ["text"], [{"role": "user", "content": [{}]}]):
+    for question in (
+        [],
+        [{"role": "assistant", "content": "Hi"}],
+        ["text"],
+        [{"role": "user", "content": [{}]}],
+        [{"role": "user", "content": True}],
+    ):
         with pytest.raises(InputError, match=r"question is .*; expected text, or chat messages .* turn of the user"):
             batch_of([row(question)])
     bad = BadRows()

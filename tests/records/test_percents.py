@@ -1,11 +1,15 @@
 """Confidences declared as percents that look like something else."""
 
+import json
+
+import polars as pl
 import pytest
 
 from qacal import Column, QABinning, QACalibrator
 from qacal.errors import InputError
 from qacal.records.columns import Percents
 from qacal.records.reading import Reading, read
+from qacal.records.writers import writing
 
 
 def counted(*shares):
@@ -59,3 +63,12 @@ def test_rows_whose_confidences_are_not_needed_are_not_checked_for_percents():
     rows = [{"question": f"Q {number}?", "answer": "A"} for number in range(30)]
     (batch,) = read(rows, Reading(percent=True), needs_labels=False, needs_confidence=False)
     assert len(batch) == 30
+
+
+def test_percents_of_a_csv_file_stay_percents_in_json(tmp_path):
+    (tmp_path / "in.csv").write_text("question,answer,confidence\nq1,a,85%\nq2,b,70\nq3,c,100%\n")
+    (batch,) = read(tmp_path / "in.csv", Reading(percent=True), needs_labels=False)
+    with writing(tmp_path / "out.jsonl", "csv", ",") as writer:
+        writer.write(batch.with_evidence(pl.DataFrame({"calibrated": [0.5, 0.6, 0.7]})))
+    rows = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert [row["confidence"] for row in rows] == [85, 70, 100]

@@ -109,25 +109,26 @@ def on_rows(summary: Summary, scale: Scale, is_usable: Bools) -> Iterator[Findin
     if summary.has_no_label:
         explained |= {reason.kind for reason in _unread_labels(summary)}
     reasons = [reason for reason in summary.bad.reasons if reason.kind not in explained]
+    has_labels = "correct" in summary.columns.names and not summary.has_no_label
+    unlabelled = int(np.count_nonzero(np.isnan(summary.column("label")) & is_usable)) if has_labels else 0
     if reasons:
         count = sum(reason.count for reason in reasons)
         problem = f"{counted(count, 'row')} of {summary.bad.rows:,} cannot be used; the first of each kind:"
         for reason in reasons:
             problem += f"\n{reason.count:,} {reason.kind}: {_example(reason)}"
         option, hint = f"--skip-bad-rows {free_name('bad.jsonl')}", "on_fault=qacal.BadRows()"
-        if count > MAX_BAD * summary.bad.rows:
-            more = max_bad_option(count, summary.bad.rows)
+        more = max_bad_option(count, summary.bad.rows - unlabelled)
+        if more:
             option, hint = f"{option} {more}", f"{hint}, max_bad={more.split()[1]}"
         remedy = f"Fix them, or skip them: {option} (in Python: {hint})"
-        if count == summary.bad.rows:
+        if count == summary.bad.rows - unlabelled:
             remedy = "Fix them: without them, no row is left."
         in_words = f"{summary.columns.names.get('confidence', '')} in words"
         word = next((word for word, _ in summary.words.most_common() if any(map(str.isalpha, word))), None)
         if word is not None and any(reason.kind == in_words for reason in reasons):
             remedy = f"Give words a number: {expression_option(word)}. {remedy}"
         yield Finding("bad_rows", True, problem, remedy, count)
-    unlabelled = int(np.count_nonzero(np.isnan(summary.column("label")) & is_usable))
-    if unlabelled and "correct" in summary.columns.names and not summary.has_no_label:
+    if unlabelled:
         problem = f"{counted(unlabelled, 'row')} of {summary.bad.rows:,} without a label. A fit leaves them out."
         yield Finding("unlabelled", False, problem, "Label them (qacal judge) to use them, too.", unlabelled)
     yield from _repeats(summary)
@@ -136,10 +137,14 @@ def on_rows(summary: Summary, scale: Scale, is_usable: Bools) -> Iterator[Findin
 def max_bad_option(count: int, rows: int) -> str:
     """Return the option with which a fit skips this many bad rows, also in the training part of a split.
 
-    >>> max_bad_option(300, 1_000)
-    '--max-bad 0.36'
+    rows : without those that have no label.
+
+    >>> max_bad_option(300, 1_000), max_bad_option(100, 1_000)
+    ('--max-bad 0.36', '')
     """
     share = count / rows
+    if share <= MAX_BAD:
+        return ""
     # Three standard errors of the share in a part with 70% of the rows.
     most = share + 3 * (share * (1 - share) / (0.7 * rows)) ** 0.5
     return f"--max-bad {min(ceil(100 * most) / 100, 1):g}"

@@ -23,7 +23,7 @@ from qacal.model.pipeline import Progress, no_progress
 from qacal.planning import plan_margins, rounded_up, rows_for_margins
 from qacal.records.columns import expression_key, listed
 from qacal.records.files import File
-from qacal.records.reading import MAX_BAD, BadRows, Reading, as_source
+from qacal.records.reading import BadRows, Reading, as_source
 from qacal.records.table import Table
 from qacal.records.text_files import current_options
 from qacal.records.writers import finite, free_name
@@ -324,8 +324,7 @@ def _options(summary: Summary, reading: Reading, scale: Scale, issues: Sequence[
         yield from (f"--expression {quote(f'{word}={GAP}')}" for word in scale.words)
     if "several_models" in kinds:
         yield "--by model"
-    bad, rows = sum(finding.count or 0 for finding in issues if finding.kind == "bad_rows"), summary.bad.rows
-    if 0 < bad < rows:
+    bad, unlabelled = (sum(one.count or 0 for one in issues if one.kind == kind) for kind in ("bad_rows", "unlabelled"))
+    if 0 < bad < summary.bad.rows - unlabelled:
         yield f"--skip-bad-rows {free_name('bad.jsonl')}"
-        if bad > MAX_BAD * rows:
-            yield findings.max_bad_option(bad, rows)
+        yield from filter(None, [findings.max_bad_option(bad, summary.bad.rows - unlabelled)])

@@ -36,7 +36,8 @@ def run(
 
     If a document is like those in LABELLED, its interval contains the share of its rows that are correct with
     probability 1 - alpha. This is about each document by itself, not about all of them at once. LABELLED needs at least
-    1/alpha - 1 documents (9 for 0.1). Documents of the fit, and documents in both files, are refused.
+    1/alpha - 1 documents (9 for 0.1), with a label in every row; others are left out, with a warning. Documents of the
+    fit, and documents in both files, are refused.
 
     With a set of models (qacal fit --by model), each LLM has its own documents: the output also has the column model,
     and the intervals of an LLM come from its own labelled documents.

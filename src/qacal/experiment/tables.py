@@ -46,7 +46,7 @@ COLUMNS = [
     Column("auac", "AUAC", "high"),
     Column("aurc", "AURC"),
     Column("brier", "Brier"),
-    Column("log_loss", "log loss"),
+    Column("log_loss", "log loss, cut at 2.2e-16"),
 ]
 
 LABEL_COLUMNS = [

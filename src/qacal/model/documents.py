@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalWarning
 from qacal.metrics.documents import DocumentShares, document_shares
 from qacal.model.base import BaseModel
 from qacal.model.choosing import require_unseen
@@ -16,11 +18,14 @@ from qacal.model.model import QACalibrator
 from qacal.model.model_set import rows_by
 from qacal.model.pipeline import Progress
 from qacal.records.provenance import AllowOtherSource
-from qacal.records.reading import Gathered, Reading
-from qacal.tally.arrays import Floats, Hashes
+from qacal.records.reading import Gathered, Reading, read
+from qacal.tally.arrays import Floats, Hashes, is_missing
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+_SHARES = ("rows", "expected", "low", "high")
 
 
 def describe_documents(
@@ -44,7 +49,7 @@ def describe_documents(
     that chooses the model, too, and the intervals of a model come from its own labelled documents.
 
     labelled : other documents, with `correct`, that were not in the fit; at least 9 for an alpha of 0.1, for each
-        model of a set.
+        model of a set. Documents with a label in only some rows are left out, with a warning.
     columns, percent, expressions, allow_other_source : as in :meth:`QACalibrator.calibrate`, for both files.
 
     Examples
@@ -83,6 +88,11 @@ def documents_frame(
     """Return the documents as a table, and the number of labelled documents."""
     import polars as pl
 
+    if model._by in ("id", *_SHARES):
+        raise InputError(
+            f"the models of this set are chosen by the column {model._by!r}, and the result has a column of that name. "
+            "Rename the column, and fit the set again."
+        )
     options: dict[str, Any] = {"allow_other_source": allow_other_source, "progress": progress}
     known = collect(labelled, labelled_reading, model, None, model._by, **options)
     rows = Gathered()
@@ -96,20 +106,51 @@ def documents_frame(
     if known.columns()["ids"] is None or "ids" not in rows:
         raise InputError("both files need a column id (or question) that tells which rows belong to one document.")
     names, ids, calibrated = rows["names"], rows["ids"], rows["calibrated"]
-    frames, count = [], 0
+    partly = _partly_labelled(labelled, labelled_reading, model._by)
+    frames, places, count = [], [], 0
     for value, own in rows_by(rows["owners"]).items():
         where = "" if model._by is None else f"{model._by} {value}: "
         try:
-            found = _shares(model._models[value], known.columns(value), calibrated[own], ids[own], alpha)
+            whole = _whole(known.columns(value), partly.get(value, []), labelled_reading.prefix or where)
+            found = _shares(model._models[value], whole, calibrated[own], ids[own], alpha)
         except InputError as error:
             raise type(error)(f"{where}{error}") from None
         count += found.labelled
         first = np.array(own)[found.first]
-        columns = {name: getattr(found, name) for name in ("rows", "expected", "low", "high")}
+        columns = {name: getattr(found, name) for name in _SHARES}
         if model._by is not None:
             columns = {model._by: [value] * len(first), **columns}
-        frames.append(pl.DataFrame({"first": first, "id": [names[at] for at in first], **columns}, strict=False))
-    return pl.concat(frames, how="vertical_relaxed").sort("first").drop("first"), count
+        frames.append(pl.DataFrame({"id": [names[at] for at in first], **columns}, strict=False))
+        places.append(first)
+    return pl.concat(frames, how="vertical_relaxed")[np.argsort(np.concatenate(places))], count
+
+
+def _partly_labelled(records: Any, reading: Reading, by: str | None) -> dict[Any, list[int]]:
+    """Return the ids of rows without a label, for each model."""
+    out: dict[Any, list[int]] = {}
+    reading = replace(reading, on_fault=lambda fault: None, max_bad=1.0)  # bad rows were reported with the labels
+    for batch in read(records, reading, needs_labels=False, needs_text=False, needs_confidence=False):
+        owners = [None] * len(batch) if by is None else batch.listed(by)
+        if batch.ids is not None:
+            for value, id_, label in zip(owners, batch.ids.tolist(), batch.listed("correct"), strict=True):
+                if is_missing(label):
+                    out.setdefault(value, []).append(id_)
+    return out
+
+
+def _whole(known: dict[str, Any], unlabelled: list[int], prefix: str) -> dict[str, Any]:
+    """Return the labelled rows without the documents that have unlabelled rows too, whose shares are not known."""
+    is_part = np.isin(known["ids"], np.array(unlabelled, dtype=np.uint64))
+    if not is_part.any():
+        return known
+    count = len(np.unique(known["ids"][is_part]))
+    warnings.warn(
+        f"{prefix}labelled documents of which some rows have no label: {count:,}. They are not used, since their share "
+        "of correct rows is not known. Label all of their rows.",
+        QacalWarning,
+        stacklevel=3,
+    )
+    return known | {name: known[name][~is_part] for name in ("correct", "calibrated", "ids", "questions")}
 
 
 def _shares(

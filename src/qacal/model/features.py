@@ -35,8 +35,8 @@ _ROWS_A_VALUE = 5
 _IDS = 0.5
 # A column in which fewer of the values are not numbers is one of numbers with mistakes.
 _MISTAKES = 0.1
-# The vectors of the passages of this many rows are in memory at a time.
-_ROWS_A_STEP = 1024
+# The vectors of this many passages are in memory at a time.
+_PASSAGES_A_STEP = 4096
 # A text of this many characters is not the name of a category.
 _LONG = 80
 _CONFIDENCE = ("confidence", "prob", "certainty", "likelihood", "agreement")
@@ -295,16 +295,22 @@ def _overlap(passages: Sequence[list[str]], questions: Sequence[str], answers: S
 def _cosines(
     passages: Sequence[list[str]], questions: Sequence[str], answers: Sequence[str], embed: Embed | None
 ) -> list[Floats]:
-    """Return the largest cosine of answers, and of questions, with a passage; NaN without a passage.
+    """Return the largest cosine of answers, and of questions, with a passage; NaN without a passage or a text.
 
     One passage is enough to support an answer; the others would only lower an average.
     """
     out = np.full((2, len(passages)), np.nan)
-    for first in range(0, len(passages) if embed is not None else 0, _ROWS_A_STEP):
-        step = slice(first, first + _ROWS_A_STEP)
-        row = np.repeat(np.arange(len(passages[step])), [len(texts) for texts in passages[step]])
-        if embed is not None and len(row):
-            vectors = embed([text for texts in passages[step] for text in texts])
-            for found, texts in zip(out[:, step], (answers[step], questions[step]), strict=True):
-                np.fmax.at(found, row, (vectors * embed(texts)[row]).sum(axis=1, dtype=np.float64))
+    if embed is None:
+        return list(out)
+    row = np.repeat(np.arange(len(passages)), [len(texts) for texts in passages])
+    every = [text for texts in passages for text in texts]
+    for first in range(0, len(every), _PASSAGES_A_STEP):
+        step = slice(first, first + _PASSAGES_A_STEP)
+        rows, own = np.unique(row[step], return_inverse=True)
+        vectors = embed(every[step])
+        for found, texts in zip(out, (answers, questions), strict=True):
+            cosines = (vectors * embed([texts[at] for at in rows])[own]).sum(axis=1, dtype=np.float64)
+            np.fmax.at(found, row[step], cosines)
+    for found, texts in zip(out, (answers, questions), strict=True):
+        found[[not text.strip() for text in texts]] = np.nan
     return list(out)

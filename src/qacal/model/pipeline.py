@@ -29,6 +29,7 @@ from qacal.partitions import EMBEDDING, Column, Partition, Product
 from qacal.records.reading import Batch
 from qacal.tally.arrays import ArrayLike, Floats
 from qacal.tally.groups import Paths, as_grouping
+from qacal.tally.ids import id_hashes
 
 BUILT_IN = ("static", "minilm")
 # The built-in embedders that models in this process use. The key has the process: a fork does not copy their threads.
@@ -303,6 +304,8 @@ class Pipeline:
             groups = self._as_fitted(groups)
         elif vectors is not None and self.uses_groups:
             groups = self.partition._groups(vectors)
+        # Hashes of ids, as in rows that come from records.
+        ids = None if ids is None else id_hashes(ids, len(confidence))
         scored = [self._scored(score, confidence, vectors) for score in (self.first or self.score, self.score)]
         return replace(self.calibrator._checked_rows(scored[0], groups, ids), answer=scored[1])
 

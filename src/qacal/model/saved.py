@@ -28,8 +28,10 @@ from qacal.model.groups import GroupSummary
 from qacal.model.model import QACalibrator
 from qacal.model.model_set import ModelSet
 from qacal.model.pipeline import BUILT_IN, EmbedderId, ForeignName, Pipeline, RowVectors
-from qacal.parameters import MOST, Between, require
+from qacal.parameters import MOST, Between, require, shown
 from qacal.partitions import BisectingTree, Column, KDTree, KMeans, Partition, Product
+from qacal.records.columns import PROVENANCE
+from qacal.records.provenance import SAMPLING
 from qacal.records.reading import ReadAs
 from qacal.storage import MODEL_SET
 from qacal.thresholds.decisions import DecisionRule
@@ -71,6 +73,12 @@ class SavedModel:
     decision_rule: DecisionRule | None
     read_as: ReadAs
     fitted_for: FittedFor | None
+
+    def _validate(self) -> None:
+        for name, values in self.origins.items():
+            require(name in (*PROVENANCE, *SAMPLING) and len(values) > 0, f"origins has no values of {name!r:.80}.")
+            are_numbers = name not in SAMPLING or all(isinstance(value, int | float) for value in values)
+            require(are_numbers, f"origins.{name} is {shown(values)}; expected numbers.")
 
 
 @dataclass(frozen=True)

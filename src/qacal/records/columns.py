@@ -351,9 +351,9 @@ def _text(value: Any) -> str | None:
 def content_of(content: Any) -> str | None:
     """Return the text of a message's content, which may be a list of parts; None without text."""
     if not isinstance(content, list | np.ndarray):
-        return _text(content)
+        return None if isinstance(content, bool) else _text(content)
     parts = [part.get("text") if isinstance(part, dict) else part for part in content if isinstance(part, str | dict)]
-    texts = [text for part in parts if (text := _text(part)) is not None]
+    texts = [text for part in parts if not isinstance(part, bool) and (text := _text(part)) is not None]
     return "\n".join(texts) if texts else None
 
 

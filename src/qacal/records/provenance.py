@@ -31,7 +31,7 @@ _ORIGINS = 20
 # that agree tell more than 3 of 3.
 SAMPLING = ("samples", "temperature")
 # Samples that cannot be read do not count, so some rows of a run have fewer: numbers of a smaller share of the rows are
-# ignored, and a few rows may have fewer samples than those of the fit.
+# ignored, and a few rows, fewer than these, may have fewer samples than those of the fit.
 _RARE, _FEW_ROWS = 0.05, 20
 
 COPIED = "the same question, answer, confidence and label, by the same LLM"
@@ -56,9 +56,13 @@ class Sources:
         """Return the values of each provenance column, and how answers were sampled."""
         known = {name: list(values) for name, values in self._values.items() if is_provenance(name, list(values))}
         for name, counts in self._sampling.items():
-            usual = sorted(value for value, count in counts.items() if count >= _RARE * counts.total())
+            usual = _usual(counts)
             known |= {name: usual} if usual else {}
         return known
+
+    def sampled_unlike(self, known: dict[str, list[Any]]) -> list[str]:
+        """Return the columns of :data:`SAMPLING` with other numbers than `known`."""
+        return [name for name, counts in self._sampling.items() if name in known and _unlike(counts, known[name], name)]
 
     def require_one(self) -> None:
         """Raise if rows come from several LLMs, prompts, confidence sources or judges."""
@@ -77,14 +81,15 @@ def is_provenance(name: str, values: list[Any]) -> bool:
 
 
 def require_same_source(train: Sources, certify: Sources) -> None:
-    """Raise if training and certifying rows differ in LLM, prompt or confidence source; judges may differ."""
+    """Raise if training and certifying rows differ in LLM, prompt, confidence source or samples; judges may differ."""
     one, two = train.known(), certify.known()
-    for name in ("model", "prompt", "confidence_source"):
-        if name in one and name in two and {*one[name]} != {*two[name]}:
-            raise InputError(
-                f"{name} is {some_of(one[name])} in the training rows and {some_of(two[name])} in the certifying "
-                "rows; expected the same. To combine them, pass --allow-mixed (in Python: allow_mixed=True)."
-            )
+    names = ("model", "prompt", "confidence_source")
+    others = [name for name in names if name in one and name in two and {*one[name]} != {*two[name]}]
+    for name in others or certify.sampled_unlike(one):
+        raise InputError(
+            f"{name} is {some_of(one[name])} in the training rows and {some_of(two[name])} in the certifying "
+            "rows; expected the same. To combine them, pass --allow-mixed (in Python: allow_mixed=True)."
+        )
 
 
 def require_comparable_ids(one: bool, other: bool) -> None:
@@ -115,9 +120,7 @@ def require_known_origin(
             continue
         others = [value for value in batch.values_of(name) if value not in fitted]
         if name in SAMPLING:
-            usual = [value for value, _ in _sampling(batch, name).most_common(1) if value not in fitted]
-            may_lack = name == "samples" and len(batch) < _FEW_ROWS
-            others = [value for value in usual if value > max(fitted) or not may_lack]
+            others = _unlike(_sampling(batch, name), fitted, name)
         if others:
             raise InputError(
                 f"{batch.table.origin}: {name} is {others[0]!r}; this model was fitted on {some_of(fitted)}. Fit a "
@@ -132,6 +135,17 @@ def _sampling(batch: Batch, name: str) -> Counter[float]:
         return Counter()
     numbers = (parse_number(value) for value in listed(batch.table.column(name)))
     return Counter(int(number) if number.is_integer() else number for number in numbers if math.isfinite(number))
+
+
+def _usual(counts: Counter[float]) -> list[float]:
+    """Return the numbers that are not rare."""
+    return sorted(value for value, count in counts.items() if count >= _RARE * counts.total())
+
+
+def _unlike(counts: Counter[float], fitted: list[Any], name: str) -> list[float]:
+    """Return the usual numbers of a column of :data:`SAMPLING` that are not among those of a fit."""
+    others = [value for value in _usual(counts) if value not in fitted]
+    return [value for value in others if name != "samples" or value > max(fitted) or counts[value] >= _FEW_ROWS]
 
 
 def copies_among(rows: Sequence[Hashes | None]) -> str:

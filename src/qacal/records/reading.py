@@ -291,6 +291,7 @@ def read(
     uses_ids: bool = True,
     hashes_ids: bool = True,
     keeps_bad: bool = False,
+    warns: bool = True,
 ) -> Iterator[Batch]:
     """Yield the records in validated batches.
 
@@ -302,6 +303,7 @@ def read(
     uses_ids : if False, the column `id` is ignored.
     hashes_ids : if False, ids are validated only, and a batch has none.
     keeps_bad : also yield batches in which all rows are bad, for callers who return all rows.
+    warns : if False, rows without a label are left out without a warning.
     """
     reading = reading or Reading()
     words = {expression_key(words): worth for words, worth in reading.expressions.items()}
@@ -323,6 +325,8 @@ def read(
             has_no_label = np.isnan(correct) & checks.is_good
             checks.is_good &= ~has_no_label
             unlabelled += int(has_no_label.sum())
+            if isinstance(counting.on_fault, BadRows):
+                counting.on_fault.add_unlabelled(table.origin, int(has_no_label.sum()))
             read_rows += len(table)
         confidence = checks.numbers("confidence", top) if needs_confidence else np.zeros(len(table))
         for column, most in (numbers or {}).items():
@@ -356,7 +360,7 @@ def read(
         raise InputError("there are no rows to use: the records are empty, or every row was left out.")
     if reading.percent and needs_confidence:
         percents.require(is_assumed=reading.assumes_percent)
-    if unlabelled:
+    if unlabelled and warns:
         have = "has no label and is" if unlabelled == 1 else "have no label and are"
         prefix = reading.prefix or f"{table.origin}: "
         warnings.warn(f"{prefix}{unlabelled:,} of {read_rows:,} rows {have} not used.", QacalWarning, stacklevel=2)
@@ -383,14 +387,16 @@ def rereadable(records: Any, reading: Reading, **needs: Any) -> Iterable[Batch]:
     return list(read(source, reading, **needs)) if isinstance(source, Table) else _Rereadable(source, reading, needs)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Rereadable:
     source: Source
     reading: Reading
     needs: Mapping[str, Any]
+    is_read: bool = False
 
     def __iter__(self) -> Iterator[Batch]:
-        return read(self.source, self.reading, **self.needs)
+        yield from read(self.source, self.reading, **self.needs, warns=not self.is_read)
+        self.is_read = True
 
 
 @dataclass(frozen=True)
@@ -424,6 +430,7 @@ class BadRows:
     _counts: Counter[str] = field(default_factory=Counter, init=False, repr=False)
     _examples: dict[str, Fault] = field(default_factory=dict, init=False, repr=False)
     _rows: Counter[str] = field(default_factory=Counter, init=False, repr=False)
+    _unlabelled: Counter[str] = field(default_factory=Counter, init=False, repr=False)
 
     def __call__(self, fault: Fault) -> None:
         if (fault.origin, fault.place) in self._places:
@@ -443,9 +450,14 @@ class BadRows:
         """Count rows, good and bad."""
         self._rows[origin] += count
 
+    def add_unlabelled(self, origin: str, count: int) -> None:
+        """Count rows, among those of :meth:`add_rows`, that are not used since they have no label; they are not bad."""
+        self._unlabelled[origin] += count
+
     def take_rows(self, other: BadRows) -> None:
         """Take over the row counts of one pass over the rows; a file may be read several times."""
         self._rows |= other._rows
+        self._unlabelled |= other._unlabelled
 
     @property
     def count(self) -> int:
@@ -457,6 +469,11 @@ class BadRows:
         return self._rows.total()
 
     @property
+    def _counted(self) -> int:
+        """The number of rows without those that have no label: `max_bad` is a share of these."""
+        return self.rows - self._unlabelled.total()
+
+    @property
     def reasons(self) -> list[Reason]:
         """The kinds of bad rows, the most frequent first."""
         return [Reason(kind, count, self._examples[kind]) for kind, count in self._counts.most_common()]
@@ -465,17 +482,19 @@ class BadRows:
         """Raise if more than this share of the rows is bad, or all of them."""
         if not self._places:
             return
-        if self.count >= self.rows:
+        if self.count >= self._counted:
             raise BadRowsError(f"No row can be used: {self}")
-        if self.count > max_bad * self.rows + 1e-6:
-            enough = ceil(100 * self.count / self.rows) / 100
+        if self.count > max_bad * self._counted + 1e-6:
+            enough = ceil(100 * self.count / self._counted) / 100
             raise BadRowsError(
                 f"Too many rows cannot be used: {self}\nFix them, or go on without them: --max-bad {enough:g} "
                 f"(in Python: max_bad={enough:g}). Up to {max_bad:.0%} may be bad now."
             )
 
     def __str__(self) -> str:
-        share = self.count / max(self.rows, 1)
+        share = self.count / max(self._counted, 1)
         percent = "under 1%" if 0 < share < 0.005 else f"{share:.0%}"
-        lines = [f"{self.count:,} of {self.rows:,} rows ({percent})"]
+        unlabelled = self.rows - self._counted
+        others = f"; {unlabelled:,} more without a label do not count" if unlabelled else ""
+        lines = [f"{self.count:,} of {self._counted:,} rows ({percent}{others})"]
         return "\n".join(lines + [f"  {one.count:,}: {one.kind}, such as {one.example}" for one in self.reasons])

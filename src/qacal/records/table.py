@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # Columns that hold numbers even in CSV, and the number for certain.
 _NUMBERS: Mapping[str, float] = MappingProxyType({"confidence": 1.0, "confidence_tokens": 1.0, "correct": 1.0})
+_NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -82,14 +83,14 @@ class Table(ABC):
         """Return some of the rows."""
 
     @abstractmethod
-    def extended(self, columns: pl.DataFrame, numbers: Mapping[str, float] = _NUMBERS) -> Table:
+    def extended(self, columns: pl.DataFrame, numbers: Mapping[str, float] = _NO_NUMBERS) -> Table:
         """Return the rows with further columns; one of the same name is replaced.
 
         numbers : columns of a CSV file that hold numbers, too, and the number for certain in each.
         """
 
     @abstractmethod
-    def rows(self, *, typed: bool = False, numbers: Mapping[str, float] = _NUMBERS) -> Iterator[dict[str, Any]]:
+    def rows(self, *, typed: bool = False, numbers: Mapping[str, float] = _NO_NUMBERS) -> Iterator[dict[str, Any]]:
         """Yield the rows as objects; with `typed`, the numbers of a CSV file as numbers.
 
         numbers : as in :meth:`extended`.
@@ -167,7 +168,7 @@ class ObjectTable(Table):
         kept = [self.objects[row] for row in np.flatnonzero(keep).tolist()]
         return replace(self, objects=kept, places=self.places[keep])
 
-    def extended(self, columns: pl.DataFrame, numbers: Mapping[str, float] = _NUMBERS) -> ObjectTable:
+    def extended(self, columns: pl.DataFrame, numbers: Mapping[str, float] = _NO_NUMBERS) -> ObjectTable:
         more = columns.iter_rows(named=True)
         objects = [{**row, **new} for row, new in zip(self.objects, more, strict=True)]
         kinds = {**self.kinds, **columns.schema}
@@ -177,7 +178,7 @@ class ObjectTable(Table):
     def number_columns(self) -> Mapping[str, float]:
         return {name: self.numbers[name] for name in self.names if name in self.numbers} if self.is_text else {}
 
-    def rows(self, *, typed: bool = False, numbers: Mapping[str, float] = _NUMBERS) -> Iterator[dict[str, Any]]:
+    def rows(self, *, typed: bool = False, numbers: Mapping[str, float] = _NO_NUMBERS) -> Iterator[dict[str, Any]]:
         tops = {**self.numbers, **numbers} if typed and self.is_text else {}
         columns = {name: _numbers(self.column(name), top) for name, top in tops.items() if name in self.names}
         for at, row in enumerate(self.objects):
@@ -236,7 +237,7 @@ class FrameTable(Table):
             kept = frame[rows.tolist()].to_native()
         return replace(self, data=kept, places=self.places[keep])
 
-    def extended(self, columns: pl.DataFrame, numbers: Mapping[str, float] = _NUMBERS) -> FrameTable:
+    def extended(self, columns: pl.DataFrame, numbers: Mapping[str, float] = _NO_NUMBERS) -> FrameTable:
         import narwhals as nw
 
         frame = _narwhals(self.data)
@@ -255,7 +256,7 @@ class FrameTable(Table):
             series.append(nw.new_series(name, column.to_list(), dtype, backend=frame.implementation))
         return replace(self, data=frame.with_columns(*series).to_native())
 
-    def rows(self, *, typed: bool = False, numbers: Mapping[str, float] = _NUMBERS) -> Iterator[dict[str, Any]]:
+    def rows(self, *, typed: bool = False, numbers: Mapping[str, float] = _NO_NUMBERS) -> Iterator[dict[str, Any]]:
         return self.frame().iter_rows(named=True)
 
     def frame(self) -> pl.DataFrame:

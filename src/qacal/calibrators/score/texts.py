@@ -33,6 +33,8 @@ FORM = (
 _BASIC = 0x10000
 # Arrays of this many characters stay in the processor's cache.
 _PORTION = 2**15
+# No letter has more marks: https://unicode.org/reports/tr15/#Stream_Safe_Text_Format
+_MARKS = 30
 # Odd, so that it has an inverse modulo 2^64.
 _BASE = 0x9E3779B97F4A7C15
 
@@ -93,13 +95,25 @@ class Texts:
 
     @staticmethod
     def of(texts: Sequence[str]) -> Texts:
-        # "é" may be one character or two. This takes 2% of the time of reading words.
-        texts = [text if text.isascii() else unicodedata.normalize("NFC", text) for text in texts]
+        texts = [text if text.isascii() else _composed(text) for text in texts]
         portions = [_Portion.of(texts[first:last]).read(first) for first, last in _portions(texts)]
         if not portions:
             return Texts(np.empty((0, len(FORM))), np.empty(0, np.int64), np.empty(0, np.uint64))
         form, rows, words = (np.concatenate(part) for part in zip(*portions, strict=True))
         return Texts(form, rows, words)
+
+
+def _composed(text: str) -> str:
+    """Return a text with "é" as one character, which may be two.
+
+    A text with longer runs of marks (such as accents) than any language has stays as it is: sorting them takes time
+    quadratic in their number.
+    """
+    if any(map(unicodedata.combining, text[_MARKS::_MARKS])):  # a longer run has one of these characters
+        runs = bytes(map(unicodedata.combining, text)).split(b"\0")
+        if max(map(len, runs)) > _MARKS:
+            return text
+    return unicodedata.normalize("NFC", text)
 
 
 def _portions(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
