@@ -148,7 +148,8 @@ def _maps(gathered: Gathered) -> Fact:
     if isinstance(maps, MarginMaps):
         bands, groups = len(maps.below), len(maps.cells.rows) - len(maps.below)
         detail = f"all intervals hold at once with probability {percent(1 - maps.certificate.alpha)}"
-        return Fact("Intervals", f"{counted(bands, 'band')} of similar answers, {counted(groups, 'group')}", detail)
+        similar = "similar answers" if maps.curves is None else "similar stated confidences"
+        return Fact("Intervals", f"{counted(bands, 'band')} of {similar}, {counted(groups, 'group')}", detail)
     if not isinstance(maps, BinMaps):
         return Fact("Corrections", "curves, without intervals")
     count = len(maps.offset) - 1
