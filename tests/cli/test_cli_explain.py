@@ -43,7 +43,8 @@ def test_it_is_what_the_model_explains(folder):
     assert lines["stated"] == "0.90"
     assert lines["calibrated"].startswith(f"{found['calibrated']:.2f}, ")
     assert lines["interval"] == (
-        f"{found['low']:.2f} to {found['high']:.2f}: accuracy, on average over answers with a similar probability "
+        f"{found['low']:.2f} to {found['high']:.2f}: answers with a similar probability are on average at most "
+        f"{found['calibrated'] - found['low']:.2f} too high and {found['high'] - found['calibrated']:.2f} too low "
         f"({found['rows']} rows, with probability 90%)"
     )
     assert lines[""] == (
@@ -66,7 +67,7 @@ def test_which_answers_the_interval_covers(folder, tmp_path):
     assert lines["group"] == "unknown to the model"
     ok("fit", folder / "a.parquet", "-o", tmp_path / "bands", "--partition", "column:topic")
     lines = shown(tmp_path / "bands", "--confidence", "0.9", "--column-value", "topic=chess")
-    assert "on average over answers with a similar stated confidence" in lines["interval"]
+    assert "answers with a similar stated confidence are on average at most" in lines["interval"]
     pl.DataFrame(answers(4000)).write_parquet(tmp_path / "many.parquet")
     ok("fit", tmp_path / "many.parquet", "-o", tmp_path / "many", "--calibrator", "step-binning")
     assert "answers in a larger group" in shown(tmp_path / "many", *ASKED)["interval"]

@@ -127,12 +127,18 @@ def test_what_the_default_certifies(tmp_path):
     model = load(tmp_path / "model")
     found = re.search(
         rf"^Certified on {model.rows_:,} rows\. With probability 90%, all of this holds at once:\n"
-        r"   by probability: (\d+) bands of similar answers\. Their mean calibrated probability is within (0\.\d\d) of "
-        r"their accuracy\.\n   by group: (\d+) groups\. The accuracy of a group is known to ±(0\.\d\d)\.$",
+        r"   by probability: (\d+) bands of similar answers\. The mean calibrated probability of a band is near its "
+        r"accuracy:\n      within (0\.\d\d) for half of the answers, and within (0\.\d\d) in every band\.\n"
+        r"   by group: (\d+) groups\. The accuracy of a group is known to ±(0\.\d\d) for half of the answers, and to "
+        r"±(0\.\d\d) for all\.$",
         out,
         re.MULTILINE,
     )
-    bands, bound, groups, width = found.groups()
+    bands, bound, largest, groups, width, widest = found.groups()
+    maps = model.calibrator_.maps_
+    assert float(largest) == pytest.approx(np.maximum(maps.below, maps.above).max(), abs=0.006)
+    assert float(bound) <= float(largest)
+    assert float(width) <= float(widest)
     new = pl.DataFrame(model.calibrate(rows[2000:]))
     assert int(bands) == len(model.calibrator_.maps_.below) > 1
     assert int(groups) == new["group"].n_unique() == len(model.describe_groups())

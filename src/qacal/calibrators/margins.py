@@ -225,6 +225,15 @@ class MarginMaps:
         bound = np.maximum(self.below, self.above)
         return _median(bound, self.cells.rows[: len(bound)])
 
+    def largest_error_bound(self) -> float:
+        """Return how far off the answers of any band are on average, at most."""
+        has_rows = self.cells.rows[: len(self.below)] > 0
+        return float(np.maximum(self.below, self.above)[has_rows].max(initial=0.0))
+
+    def largest_group_width(self) -> float:
+        """Return the half-width of the widest interval of a group."""
+        return float(((self.cells.high - self.cells.low)[len(self.below) :] / 2).max(initial=0.0))
+
     def median_group_width(self) -> float | None:
         """Return the half-width of the interval of a group, the median over the rows of groups; None without groups."""
         bands = len(self.below)

@@ -46,10 +46,10 @@ def run(
         group       the group of the row
         source      which answers low and high are about: those of a band (a
                     similar score, any group); far if the row is unlike the fit
-                    and has no interval. Without a learned score, or with
-                    step-binning, low and high are an interval for the accuracy
-                    of a bin: in the group, in an ancestor (a larger group) or
-                    in the root (all rows)
+                    and has no interval. With other calibrators (step-binning,
+                    tree-binning, qa-binning), low and high are an interval for
+                    the accuracy of a bin: in the group, in an ancestor (a
+                    larger group) or in the root (all rows)
         rows        the certifying rows in the band or bin
         group_low, group_high
                     an interval for the accuracy of all answers of the group

@@ -163,7 +163,11 @@ def _interval(model: QACalibrator, evidence: dict[str, Any]) -> str:
     chance = f"{counted(evidence['rows'], 'row')}, with probability {100 * (1 - evidence['alpha']):.4g}%"
     if evidence["source"] == "band":
         similar = "stated confidence" if model.learned_score_ is None else "probability"
-        return f"{interval}: accuracy, on average over answers with a similar {similar} ({chance})"
+        below, above = evidence["calibrated"] - evidence["low"], evidence["high"] - evidence["calibrated"]
+        return (
+            f"{interval}: answers with a similar {similar} are on average at most {below:.2f} too high and {above:.2f} "
+            f"too low ({chance})"
+        )
     answers = {"group": "answers in this group", "ancestor": "answers in a larger group", "root": "all answers"}
     score = "probability" if model.learned_score_ is not None else "stated confidence"
     return f"{interval}: accuracy of {answers[evidence['source']]} with a similar {score} ({chance})"

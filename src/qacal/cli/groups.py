@@ -81,9 +81,10 @@ def _print(title: str, model: QACalibrator, examples: int) -> None:
     options.show_table(caption, ("group", "rows", "accuracy", *certified, "stated", "words"), rows)
     if intervals:
         sure = 100 * (1 - model.calibrator_.maps_.parameters()["alpha"])
+        which = "future ones too" if model.learned_score_ is not None else "with stated confidences as in the fit"
         options.show(
-            "certified: the accuracy of all answers of the group, future ones too. With probability "
-            f"{sure:.4g}%, all intervals of this model hold at once."
+            f"certified: the accuracy of all answers of the group, {which}. With probability {sure:.4g}%, all "
+            "intervals of this model hold at once."
         )
     for group in groups if examples else []:
         options.show(f"group {group.group}")

@@ -238,7 +238,7 @@ class Notices:
             names = " and ".join(sorted(self.lacking))
             warnings.warn(
                 f"the rows have no column {names}, which the score reads; they are calibrated by a score that was "
-                "fitted without it.",
+                "fitted without it, and the intervals were certified on rows that have it.",
                 QacalWarning,
                 stacklevel=2,
             )

@@ -1,9 +1,10 @@
 """One fit: from records to the fitted parts of a model, in three passes over the records.
 
 1. Look at all rows: their sources, copies, labels.
-2. Train groups and score on one part of the questions.
-3. Fit the calibrator on the other part. By default this certifies the score: it computes an interval for each bin. The
-   guarantee needs groups and scores that were fixed without these rows.
+2. Train. By default, 30% of the questions train groups and a first score, which makes bands, and 90% (these among them)
+   train the score that answers. Without margins, one part of the questions trains groups and score.
+3. Fit the calibrator on the others: by default the 70% that made neither bands nor groups, which certify these. The
+   guarantee needs bands and groups that were fixed without these rows; the answers may use them.
 """
 
 from __future__ import annotations

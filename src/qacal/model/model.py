@@ -170,7 +170,7 @@ class QACalibrator(HasParameters, BaseModel):
         max_bad: float = MAX_BAD,
         progress: Progress | None = None,
     ) -> Self:
-        """Train groups and score on one part of the questions; compute intervals on the other.
+        """Train groups and score, and compute intervals on questions that fixed neither bands nor groups.
 
         Parameters
         ----------

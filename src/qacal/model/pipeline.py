@@ -3,9 +3,10 @@ r"""The path of a row through the parts of a model, up to the calibrator.
 .. math:: (q, a, h) \;\to\; g = \beta(q, a), \; s = s(q, a, h) \;\to\; p = C_g(s)
 
 :math:`\beta` embeds question and answer and finds their group :math:`g`, the score :math:`s` is trained on confidence
-and text, and the calibrator :math:`C` maps the score to a probability with the map of the group. Without a score,
-:math:`s = h`, the confidence. Rows that fit the calibrator and rows to calibrate take this path; rows that train groups
-and score are only embedded (`fitting.py`).
+and text, and the calibrator :math:`C` maps the score to a probability. By default :math:`p` is the score itself, moved
+if its band is off, and a first score finds the band; group and band have intervals. Without a score, :math:`s = h`, the
+confidence. Rows that fit the calibrator and rows to calibrate take this path; training embeds rows by itself
+(`fitting.py`).
 """
 
 from __future__ import annotations

@@ -135,12 +135,16 @@ def _certified_margins(model: QACalibrator, maps: MarginMaps) -> list[str]:
     lines = [
         f"Certified on {counted(model.rows_, 'row')}{documents}. With probability "
         f"{100 * (1 - maps.certificate.alpha):.4g}%, all of this holds at once:",
-        f"   by probability: {counted(maps.n_bands, 'band')} of {similar}. Their mean calibrated probability is "
-        f"within {maps.median_error_bound():.2f} of their accuracy{asked}.",
+        f"   by probability: {counted(maps.n_bands, 'band')} of {similar}. The mean calibrated probability of a band "
+        f"is near its accuracy:\n      within {maps.median_error_bound():.2f} for half of the answers{asked}, and "
+        f"within {maps.largest_error_bound():.2f} in every band.",
     ]
     if (width := maps.median_group_width()) is not None:
         groups = counted(maps.n_groups, "group")
-        lines.append(f"   by group: {groups}. The accuracy of a group is known to ±{width:.2f}{asked}.")
+        lines.append(
+            f"   by group: {groups}. The accuracy of a group is known to ±{width:.2f} for half of the answers{asked}, "
+            f"and to ±{maps.largest_group_width():.2f} for all."
+        )
     known = known_groups(maps.grouping, maps.max_depth)
     if (others := len(np.unique(known[known >= 0])) - maps.n_groups) and maps.max_depth is None:
         lines.append(f"   {counted(others, 'group')} with fewer than {ROWS_OF_A_GROUP} rows: no interval by group.")
