@@ -103,6 +103,11 @@ def test_the_accuracy_by_people_is_in_the_interval(world, alone):
     assert_holds(lambda rng: judged(rng, *world, estimate), ALPHA, 400)
 
 
+def test_people_labelled_more_rows_than_the_judge_who_is_hardly_ever_wrong():
+    """Only a narrow part of the confidence set has the mean that is tested, and the grid must meet it."""
+    assert_holds(lambda rng: judged(rng, 5000, 300, 0.7, 0.0005, 0.0005, estimate_judged_accuracy), ALPHA, 40)
+
+
 def test_the_judges_labels_by_themselves_break_it():
     assert_breaks(
         lambda rng: judged(rng, 40, 400, 0.7, 0.0, 0.1, lambda y, j, others: estimate_accuracy(others)), ALPHA, 400

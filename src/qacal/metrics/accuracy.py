@@ -130,40 +130,43 @@ def _judged_low(y: Floats, j: Floats, others: Floats, tail: float) -> float:
         [float(end[0]) for end in binomial_interval(np.array([count]), np.array([rows]), _FOR_SET * tail / 6)]
         for count, rows in zip(counts, (n, n, N), strict=True)
     )
-    q = np.linspace(q_low, q_high, _FEWEST_POINTS + int((q_high - q_low) / _STEP_OF_Q))
-    # Close to the ends of its range, b matters most.
-    along = np.linspace(0, np.pi, _FEWEST_POINTS + int((b_high - b_low) / _STEP_OF_B))[:, None]
-    along = (1 - np.cos(along)) / 2
     above, below = np.meshgrid(_possible(n, a_low, a_high), _possible(n, b_low, b_high))
     above, below = above[above + below <= n], below[above + below <= n]
     pairs = np.stack([above, below, n - above - below]).astype(np.float64)
     ways = special.gammaln(n + 1) - special.gammaln(pairs + 1).sum(axis=0)
     ones = _possible(N, q_low, q_high)
-    reached = np.where(ones > 0, special.betainc(np.maximum(ones, 1), N + 1 - np.maximum(ones, 1), q[:, None]), 1.0)
-    reached = np.hstack([reached, np.zeros((len(q), 1))])
     # How many of the others must be 1, for each pair, so that L is as large as observed.
     spread = np.sqrt((np.append(above + below, counts[0] + counts[1]) + 1) / (n + 1) / n + 0.25 / N)
     found = (counts[0] - counts[1]) / n + counts[2] / N
     needed = N * (found - (above - below) / n + min(_MOST_Z, -special.ndtri(tail)) * (spread[:-1] - spread[-1]))
-    reached = reached[:, np.clip(np.ceil(needed - 1e-9) - ones[0], 0, len(ones)).astype(np.int64)]
+    needed = np.clip(np.ceil(needed - 1e-9) - ones[0], 0, len(ones)).astype(np.int64)
 
-    def is_rejected(m: float, of_b: Ints, of_q: Ints) -> bool:
-        # All b with a = m - q + b in its range.
-        least, most = np.maximum(b_low, a_low - m + q[of_q]), np.minimum(b_high, a_high - m + q[of_q])
-        b = least + (most - least) * along[of_b]
-        a = np.maximum(m - q[of_q] + b, 0.0)
+    def is_rejected(m: float, n_b: int, n_q: int) -> bool:
+        # The grid is over the part of the confidence set with the mean m. It may be much narrower than the set.
+        lowest, highest = max(q_low, m - a_high + b_low), min(q_high, m - a_low + b_high)
+        if lowest > highest:
+            return True
+        q = np.linspace(lowest, highest, n_q)
+        reached = np.where(ones > 0, special.betainc(np.maximum(ones, 1), N + 1 - np.maximum(ones, 1), q[:, None]), 1.0)
+        reached = np.hstack([reached, np.zeros((n_q, 1))])[:, needed]
+        # All b with a = m - q + b in its range. Close to the ends of its own range, b matters most.
+        least = np.maximum(b_low, a_low - m + q)
+        most = np.maximum(least, np.minimum(b_high, a_high - m + q))
+        b = least + (most - least) * (1 - np.cos(np.linspace(0, np.pi, n_b)[:, None])) / 2
+        a = np.maximum(m - q + b, 0.0)
         # A product of matrices is fast; the logarithm of 0 must be finite for it.
-        logs = np.log(np.maximum(np.stack([a, b, 1 - a - b], axis=-1), 1e-300))
-        p = np.einsum("bqp,qp->bq", np.exp(logs @ pairs + ways), reached[of_q])
-        return bool(p[:, least <= most].max(initial=0.0) + _FOR_SET * tail + _LEFT_OUT <= tail)
+        logs = np.log(np.clip(np.stack([a, b, 1 - a - b], axis=-1), 1e-300, 1.0))
+        p = np.einsum("bqp,qp->bq", np.exp(logs @ pairs + ways), reached)
+        return bool(p.max() + _FOR_SET * tail + _LEFT_OUT <= tail)
 
     # A few points of the grid say where the end is about; the whole grid, by how much it must be lower.
-    few = [np.unique(np.linspace(0, len(points) - 1, _FEWEST_POINTS).astype(np.int64)) for points in (along, q)]
+    n_b = _FEWEST_POINTS + int((b_high - b_low) / _STEP_OF_B)
+    n_q = _FEWEST_POINTS + int((q_high - q_low) / _STEP_OF_Q)
     low, high, step = 0.0, float(np.clip(found, 0, 1)), _MARGIN
     while high - low > _MARGIN / 10:
         m = (low + high) / 2
-        low, high = (m, high) if is_rejected(m, *few) else (low, m)
-    while low > 0 and not is_rejected(low, np.arange(len(along)), np.arange(len(q))):
+        low, high = (m, high) if is_rejected(m, _FEWEST_POINTS, _FEWEST_POINTS) else (low, m)
+    while low > 0 and not is_rejected(low, n_b, n_q):
         low, step = low - step, 2 * step
     return max(0.0, low - _MARGIN)
 
