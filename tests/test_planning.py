@@ -112,10 +112,10 @@ def test_a_plan_has_as_many_bands_and_groups_as_allow_the_width(rows, within):
 
 
 def test_the_width_of_a_group_is_that_of_its_interval():
-    """At the expected count, an exact interval at its share of alpha is a tenth narrower than planned."""
+    """That of an exact interval at its share of alpha, for the expected count."""
     plan = plan_margins(1600, groups=8, accuracy=0.7, alpha=0.1)
     low, high = binomial_interval(np.array([140.0]), np.array([200.0]), 0.1 / 2 / 8 / 2)
-    assert plan.group_width == pytest.approx(1.1 * (high[0] - low[0]) / 2)
+    assert plan.group_width == pytest.approx((high[0] - low[0]) / 2)
 
 
 def test_plans_refuse_what_they_cannot_plan():
@@ -127,6 +127,8 @@ def test_plans_refuse_what_they_cannot_plan():
         plan_margins(0)
     with pytest.raises(InputError, match="within is 0; expected"):
         rows_for_margins(0)
+    with pytest.raises(InputError, match="bands is 0; expected"):
+        rows_for_margins(0.1, bands=0)
 
 
 def test_estimates_are_rounded_up_to_two_digits():

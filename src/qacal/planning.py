@@ -39,13 +39,11 @@ MOST_BANDS = 40
 
 # The default widths of bands and groups. They fall with the number of certifying rows, so that more labels give
 # narrower intervals, and not only more cells.
-_BAND_WIDTH, _BAND_ROWS, _BAND_POWER, _WIDEST_BAND = 0.053, 2_800, 1 / 4, 0.065
-_GROUP_WIDTH, _GROUP_ROWS, _GROUP_POWER = 0.17, 700, 1 / 3
-# Intervals come out wider than expected: scores of the rows that trained them are too sure, and the mean answer is
-# estimated.
-_SAFETY = 1.1
-# The median of the absolute value of a standard normal variable.
-_USUAL_ERROR = 0.6745
+_BAND_WIDTH, _BAND_ROWS, _BAND_POWER, _WIDEST_BAND = 0.05, 2_800, 1 / 4, 0.055
+_GROUP_WIDTH, _GROUP_ROWS, _GROUP_POWER = 0.155, 700, 1 / 3
+# Of a band's certifying rows, this share trained no score. The mean answer is estimated on them: answers differ from
+# the first score by this standard deviation, and one more row is far away.
+_HELD, _SPREAD, _FARTHEST = 1 / 7, 0.1, 0.5
 
 
 # Planning: epsilon for points per bin, and back.
@@ -123,7 +121,7 @@ def widths(rows: float, within: float | None = None) -> tuple[float, float]:
     """Return the wanted widths of bands and of groups, if `rows` rows certify.
 
     >>> [round(width, 3) for width in widths(700)], [round(width, 3) for width in widths(14_000)]
-    ([0.065, 0.17], [0.035, 0.063])
+    ([0.055, 0.155], [0.033, 0.057])
     """
     if within is not None:
         return within, within
@@ -137,17 +135,24 @@ def widths(rows: float, within: float | None = None) -> tuple[float, float]:
 def expected_widths(rows: Floats, accuracy: Floats, alpha: float, *, is_band: bool, is_fitted: bool = False) -> Floats:
     """Return how wide the intervals of cells will be, if all of them hold at once with probability 1 - `alpha`.
 
-    Of a group, it is half the width of the interval. Of a band, it is the distance from the mean answer to the farther
-    end: the mean answer is rarely in the middle, since the rows are a sample.
+    Of a group, it is half the width of the interval. Of a band, it is the distance from the accuracy to the farther
+    end, and the error of the mean answer is part of it.
 
     rows, accuracy : of each cell.
-    is_fitted : the same labels fitted the answers, so that their mean is near the middle, and it is known.
+    is_fitted : the same labels fitted the answers, and their mean is known.
     """
-    low, high = binomial_interval(rows * accuracy, rows, alpha / (2 * len(rows)))
-    if is_fitted:
+    from scipy import special
+
+    tail = alpha / (2 * len(rows))
+    low, high = binomial_interval(rows * accuracy, rows, tail)
+    if not is_band:
         return np.asarray((high - low) / 2)
-    error = _USUAL_ERROR * np.sqrt(accuracy * (1 - accuracy) / rows) if is_band else 0.0
-    return np.asarray(_SAFETY * ((high - low) / 2 + error))
+    distance = np.maximum(accuracy - low, high - accuracy)
+    if is_fitted:
+        return distance
+    held = np.maximum(_HELD * rows, 1.0)
+    error = -special.stdtrit(held, tail) * np.sqrt(_SPREAD**2 * held + _FARTHEST**2) / held
+    return np.minimum(np.hypot(distance, error), 1.0)
 
 
 @dataclass(frozen=True)
@@ -188,20 +193,20 @@ def plan_margins(
     --------
     >>> plan = plan_margins(3500)
     >>> plan.bands, round(plan.band_width, 3), plan.groups, round(plan.group_width, 3)
-    (3, 0.05, 8, 0.073)
+    (3, 0.041, 8, 0.066)
     >>> plan = plan_margins(3500, within=0.1)
     >>> plan.bands, plan.groups
-    (9, 8)
+    (11, 8)
     """
     _check_margins(within, groups, accuracy, alpha)
     if not is_whole(rows, 1):
         raise InputError(f"rows is {shown(rows)}; expected a whole number of 1 or more certifying rows.")
     for_bands, for_groups = widths(rows, within)
-    part = alpha if groups == 0 else alpha / 2
     if groups is None:
         trials = [2**depth for depth in range(1, most_groups.bit_length())]
-        reached = [count for count in trials if _width(rows, count, accuracy, part, is_band=False) <= for_groups]
+        reached = [count for count in trials if _width(rows, count, accuracy, alpha / 2, is_band=False) <= for_groups]
         groups = max(reached, default=0)
+    part = alpha / 2 if groups else alpha
     bands = [k for k in range(1, MOST_BANDS + 1) if _width(rows, k, accuracy, part, is_band=True) <= for_bands]
     most = max(bands, default=1)
     return MarginPlan(
@@ -228,9 +233,11 @@ def rows_for_margins(
     are columns. The other arguments are those of :func:`plan_margins`.
 
     >>> rows_for_margins(0.1), rows_for_margins(0.1, groups=8)
-    (173, 1862)
+    (125, 1540)
     """
     _check_margins(within, groups, accuracy, alpha)
+    if not is_whole(bands, 1):
+        raise InputError(f"bands is {shown(bands)}; expected a whole number of 1 or more.")
     part = alpha / 2 if groups else alpha
     cells = [(bands, True)] + ([(groups, False)] if groups else [])
 

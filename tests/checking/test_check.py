@@ -358,13 +358,16 @@ def test_what_the_number_of_labels_allows():
     assert [(goal.kind, goal.labels, goal.is_met) for goal in goals if goal.kind != "threshold"] == [
         ("text", 1000, True),
         ("intervals", 2600, True),
-        ("groups", 5900, False),
+        ("groups", 4900, False),
     ]
-    assert next(goal for goal in goals if goal.labels == 5900).more == 3300
+    assert next(goal for goal in goals if goal.labels == 4900).more == 2300
     now = plan_margins(round(0.7 * 2600), accuracy=checked.accuracy)
     what = f"intervals of ±{now.band_width:.2f} by probability, and of ±{now.group_width:.2f} by group in {now.groups} "
     assert next(goal.what for goal in goals if goal.kind == "intervals").startswith(what)
-    assert plan_margins(round(0.7 * 5900), groups=16, accuracy=checked.accuracy).group_width <= 0.1
+    assert plan_margins(round(0.7 * 4900), groups=16, accuracy=checked.accuracy).group_width <= 0.1
+    documents = [row | {"id": at // 10} for at, row in enumerate(labelled(2600))]
+    of_documents = next(goal.what for goal in qacal.check(documents).goals if goal.kind == "intervals")
+    assert of_documents.startswith(f"intervals of ±{plan_margins(182, accuracy=checked.accuracy).band_width:.2f} by")
     few = next(goal for goal in qacal.check(labelled(60)).goals if goal.kind == "intervals")
     assert (few.what, few.is_met) == ("intervals of ±0.1 by probability", False)
     few, many = (

@@ -127,10 +127,11 @@ def test_what_the_default_certifies(tmp_path):
     model = load(tmp_path / "model")
     found = re.search(
         rf"^Certified on {model.rows_:,} rows\. With probability 90%, all of this holds at once:\n"
-        r"   by probability: (\d+) bands of similar answers\. The mean calibrated probability of a band is near its "
-        r"accuracy:\n      within (0\.\d\d) for half of the answers, and within (0\.\d\d) in every band\.\n"
-        r"   by group: (\d+) groups\. The accuracy of a group is known to ±(0\.\d\d) for half of the answers, and to "
-        r"±(0\.\d\d) for all\.$",
+        r"   by probability: in each of (\d+) bands of similar answers, the mean calibrated\n"
+        r"      probability is near the accuracy:\n"
+        r"      within (0\.\d\d) for half of the answers, within (0\.\d\d) for all\.\n"
+        r"   by group: the accuracy of each of (\d+) groups is known\n"
+        r"      to ±(0\.\d\d) for half of the answers, to ±(0\.\d\d) for all\.$",
         out,
         re.MULTILINE,
     )
@@ -187,7 +188,7 @@ def test_how_many_rows_the_groups_have(tmp_path):
     out, _ = fit(tmp_path, answers(600), "--partition", "column:topic")
     sizes = [group.rows for group in load(tmp_path / "model").describe_groups()]
     assert out.startswith(f"600 rows certify, in 4 groups of {min(sizes)} to {max(sizes)} rows (MarginBinning).")
-    assert "\n   by group: 4 groups. The accuracy of a group is known to ±" in out
+    assert "\n   by group: the accuracy of each of 4 groups is known\n      to ±" in out
     rows = [row | {"topic": f"t{number % 3}"} for number, row in enumerate(answers(30))]
     out, _ = fit(tmp_path, rows, "--partition", "column:topic")
     assert "\n30 rows certify, in 3 groups of 10 rows (MarginBinning)." in out

@@ -18,7 +18,7 @@ from qacal.calibrators import (
     TreeScaling,
     UniformMassBinning,
 )
-from qacal.calibrators.margins import Cells
+from qacal.calibrators.cells import Cells
 from qacal.model import sql
 from qacal.model.export import _last_below, to_json, to_sql
 from qacal.tally.arrays import seven_decimals

@@ -10,7 +10,8 @@ import pytest
 
 from qacal import QACalibrator, QacalWarning, Tally
 from qacal.calibrators import MarginBinning
-from qacal.calibrators.margins import Cells, fit_margins
+from qacal.calibrators.cells import Cells
+from qacal.calibrators.margins import fit_margins
 from qacal.model.summary import described
 from tests.answers import answers
 from tests.cli.test_cli_fit import fit
@@ -143,9 +144,13 @@ def test_a_width_out_of_reach_is_told_with_the_rows_that_it_takes(tmp_path):
 def test_a_width_that_is_reached_is_told_with_bands_and_groups(tmp_path):
     out, err = fit(tmp_path, ROWS, "--within", "0.1")
     assert "out of reach" not in err
-    asked = r"for half of the answers \(asked for: 0\.1\), and"
-    bands, bound = re.search(rf"by probability: (\d+) bands .*\n +within (0\.\d\d) {asked} within", out).groups()
-    groups, width = re.search(rf"by group: (\d+) groups\. .* to ±(0\.\d\d) {asked} to ±", out).groups()
+    asked = r"for half of the answers \(asked for: 0\.1\),"
+    bands, bound = re.search(
+        rf"by probability: in each of (\d+) bands .*\n.*\n +within (0\.\d\d) {asked} within", out
+    ).groups()
+    groups, width = re.search(
+        rf"by group: the accuracy of each of (\d+) groups is known\n +to ±(0\.\d\d) {asked} to ±", out
+    ).groups()
     assert (int(bands) > 2, int(groups) > 1) == (True, True)
     assert (float(bound) <= 0.1, float(width) <= 0.1) == (True, True)
 

@@ -9,7 +9,8 @@ import pytest
 
 from qacal import MarginBinning, QACalibrator, QacalWarning
 from qacal.calibrators.base import Rows
-from qacal.calibrators.margins import Cells, fit_margins
+from qacal.calibrators.cells import Cells
+from qacal.calibrators.margins import fit_margins
 from qacal.report import Block, band_plot, group_plot, read_contents, realised_errors, render
 from qacal.report.sentences import in_short, verdict_of
 from qacal.report.style import COLOURS

@@ -9,7 +9,9 @@ import pytest
 from scipy import special
 
 from qacal import Paths, Tally
-from qacal.calibrators.margins import Cells, fit_margins, plan_cells
+from qacal.calibrators import margins
+from qacal.calibrators.cells import Cells, plan_cells
+from qacal.calibrators.margins import fit_margins
 from qacal.guarantee import binomial_interval
 from qacal.tally.groups import as_grouping
 from qacal.tally.tally import DOCUMENTS
@@ -162,6 +164,31 @@ def test_the_mean_answer_must_come_from_rows_that_did_not_train():
 
     assert_holds(lambda rng: breaks(rng, True), ALPHA, 200)
     assert_breaks(lambda rng: breaks(rng, False), ALPHA, 200)
+
+
+@pytest.mark.parametrize("n_held", [3, 10, 30])
+@pytest.mark.parametrize(("share", "answers"), [(0.5, (0.05, 0.95)), (0.15, (0.1, 0.97))])
+def test_few_held_out_answers_that_differ_much(n_held, share, answers):
+    """A normal quantile, and no more row than were seen, break it: two or three answers may all look alike."""
+    mean = share * answers[0] + (1 - share) * answers[1]
+
+    def misses(rng):
+        n = 7 * n_held
+        answer = np.where(rng.random(n) < share, *answers)
+        tally = Tally.of(np.full(n, 0.6), (rng.random(n) < answer) * 1.0)
+        held = Tally.of(np.full(n_held, 0.6), answer[:n_held])
+        maps = fit_margins(tally, Cells(np.array([np.inf]), 0), alpha=ALPHA, answers=held)
+        plus, times = maps.moves()
+        error = mean - (plus[0] + times[0] * mean)
+        return error < -maps.below[0] or error > maps.above[0]
+
+    # Approximate: with answers of this kind and ten of them, up to 0.125.
+    assert_holds(misses, 0.125, 400)
+    if n_held == 3:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(margins, "_FARTHEST", 0.1)
+            patch.setattr(special, "stdtrit", lambda rows, tail: special.ndtri(tail) * np.ones_like(rows))
+            assert_breaks(misses, 0.125, 400)
 
 
 @full_only

@@ -12,7 +12,9 @@ import pytest
 from scipy.special import ndtr
 
 from qacal import Paths, Tally
-from qacal.calibrators.margins import fit_margins, plan_cells, widths
+from qacal.calibrators.cells import plan_cells
+from qacal.calibrators.margins import fit_margins
+from qacal.planning import widths
 from qacal.tally.groups import as_grouping
 from tests.sizes import FULL, sized
 
@@ -105,10 +107,13 @@ def test_with_fixed_widths_the_intervals_would_not_narrow():
 
 @pytest.mark.parametrize("rows", [1000, 4000, 16_000])
 def test_a_better_score_gives_narrower_intervals_or_more_bands(rows):
-    """With as many bands they are narrower; one more band may take up the gain, up to the width that is wanted."""
+    """One more band may take up the gain, up to the width that is wanted.
+
+    With as many bands they are no wider, but for a twentieth: the mean of answers that differ more is harder to tell.
+    """
     usual, better = middle(rows), middle(rows, spread=BETTER)
     assert tuple(better[:2]) >= tuple(usual[:2])
     for column, wanted in ((2, widths(0.7 * rows)[0]), (3, widths(0.7 * rows)[1])):
         slack = 2 * np.hypot(error(rows, column), error(rows, column, spread=BETTER))
-        most = usual[column] if better[column - 2] == usual[column - 2] else max(usual[column], wanted)
+        most = 1.05 * usual[column] if better[column - 2] == usual[column - 2] else max(usual[column], wanted)
         assert better[column] <= most + slack, (rows, column)

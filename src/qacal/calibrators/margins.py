@@ -18,8 +18,12 @@ interval says this about an answer :math:`p`:
 :math:`m_b` is the mean over all answers, future ones too. It is estimated without labels, as
 :math:`\beta \overline{f} + \overline{p - \beta f}`: the first mean over the certifying rows of the band, the second
 over those that did not train :math:`p`, and :math:`\beta`, in [0, 1], the slope of :math:`p` on :math:`f` within bands
-(a control variate). Its standard error is added to both ends, in quadrature, at the same level. Only this step is
-approximate; the intervals of cells are exact.
+(a control variate). Its error, at the same level, is added to both ends in quadrature; it is a quantile of Student's
+distribution times a standard error that has one more row at a distance of 0.5, because a few rows may all look alike.
+Only this step is approximate; the intervals of cells are exact.
+
+Answers of a band are moved so that their mean is the accuracy of its certifying rows (with few rows, close to it). So
+:math:`m_b` is near the middle of :math:`[l_b, u_b]`, and answers are about equally far from both ends.
 
 *Without a score*, all rows train and all rows certify. Bands are ranges of the stated confidence with enough rows, and
 answers are the curves of :class:`~qacal.calibrators.TreeScaling`, functions of confidence and group that were fitted on
@@ -34,21 +38,21 @@ groups in the same proportions.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
 from qacal.calibrators.base import FROM_BAND, Calibrator, Evidence, Properties, Rows, group_names
-from qacal.calibrators.maps import BinMaps, Lineage, deepest_level, groups_with_rows, level_of, sources
-from qacal.calibrators.step_binning import by_document, corrected
+from qacal.calibrators.cells import Cells, plan_cells, share_of_documents
+from qacal.calibrators.maps import BinMaps, Lineage, groups_with_rows, level_of, sources
+from qacal.calibrators.step_binning import by_document
 from qacal.calibrators.tree_scaling import TreeMaps, fit_tree_curves
-from qacal.errors import InputError, QacalWarning
+from qacal.errors import InputError, QacalWarning, counted
 from qacal.guarantee import Certificate, check_alpha, counted_shares, document_intervals
 from qacal.parameters import Axes, Between, is_number, require, shown
-from qacal.planning import MOST_BANDS, expected_widths, rounded_up, rows_for_margins, widths
-from qacal.tally.arrays import Floats, Ints, seven_decimals
+from qacal.planning import rounded_up, rows_for_margins
+from qacal.tally.arrays import Floats, Ints
 from qacal.tally.groups import NO_GROUP, GroupColumn, GroupIndex
 from qacal.tally.ids import drawn_labels
 from qacal.tally.tally import Tally
@@ -56,90 +60,12 @@ from qacal.tally.tally import Tally
 # A group that is a value of a column needs this many rows to have an interval.
 ROWS_OF_A_GROUP = 30
 
-# The spread of the difference of two scores in a band, as one more row: a band may have hardly any.
-_SPREAD = 0.1
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """What is certified.
-
-    tops : where bands end; the last has no end.
-    depth : of the groups of a tree; 0 for no groups, None for groups that are no tree.
-    band_width, group_width : how wide the intervals of half of the answers will be (:func:`expected_widths`). None
-        without groups, and for groups that are no tree.
-    """
-
-    tops: Floats
-    depth: int | None
-    band_width: float = 1.0
-    group_width: float | None = None
-
-
-def plan_cells(
-    scores: Floats,
-    column: GroupColumn | None,
-    *,
-    rows: float,
-    alpha: float,
-    within: float | None = None,
-    max_depth: int | None = None,
-    repeats: Ints | int = 1,
-    are_probabilities: bool = True,
-) -> Cells:
-    """Return the finest cells that will have the wanted width for half of the answers.
-
-    scores, column : first scores and groups of rows like those that certify.
-    rows : the number of rows that will certify.
-    repeats : how often each score and group occurs.
-    are_probabilities : scores are about as large as accuracies. If not, as with stated confidences, an accuracy of 0.5
-        is assumed, which has the widest intervals, and the mean width counts: half of the rows may state one value.
-
-    >>> cells = plan_cells(np.linspace(0.3, 0.9, 1000), None, rows=3500, alpha=0.1, within=0.05)
-    >>> cells.tops.round(2), cells.depth, round(cells.band_width, 3)
-    (array([0.5, 0.7, inf]), 0, 0.045)
-    """
-    for_bands, for_groups = widths(rows, within)
-    scores = np.repeat(seven_decimals(scores), repeats)
-
-    def expected(cell: Ints, alpha: float, *, is_band: bool) -> float:
-        """Return the width that answers will have."""
-        _, place, count = np.unique(cell, return_inverse=True, return_counts=True)
-        n = np.maximum(rows * count / len(cell), 1.0)
-        accuracy = np.bincount(place, scores) / count if are_probabilities else np.full(len(count), 0.5)
-        its_widths = expected_widths(n, accuracy, alpha, is_band=is_band, is_fitted=not are_probabilities)[place]
-        return float(np.median(its_widths) if are_probabilities else np.mean(its_widths))
-
-    deepest = deepest_level(column, max_depth)
-    depth = None if column is not None and column.depth is None else 0
-    group_width = None
-    if column is not None and depth is not None:
-        for trial in range(1, deepest + 1):
-            its_width = expected(np.repeat(column.leaves(trial), repeats), alpha / 2, is_band=False)
-            if its_width <= for_groups:
-                depth, group_width = trial, its_width
-    part = alpha if depth == 0 else alpha / 2
-    ordered = np.sort(scores)
-    tops = [_tops(ordered, count) for count in range(1, MOST_BANDS + 1)]
-    width = [expected(np.searchsorted(top, scores), part, is_band=True) for top in tops]
-    reached = [k for k, its_width in enumerate(width) if its_width <= for_bands]
-    finest = max(reached, key=lambda k: len(tops[k]), default=0)
-    return Cells(tops[finest], depth, width[finest], group_width)
-
-
-def _tops(ordered: Floats, count: int) -> Floats:
-    """Return where bands end, if `count` bands share the rows equally; fewer if many scores are equal.
-
-    >>> _tops(np.array([0.5, 0.7, 0.7, 0.7, 0.7, 0.7, 0.8, 0.9]), 4)
-    array([0.7, inf])
-    """
-    least, last, tops = len(ordered) / (2 * count), 0, []
-    for top in np.unique(ordered[(len(ordered) - 1) * np.arange(1, count) // count]).tolist():
-        through = int(np.searchsorted(ordered, top, side="right"))
-        if through - last >= least and len(ordered) - through >= least:
-            tops.append(top)
-            last = through
-    return np.array([*tops, np.inf])
+# A fit warns of intervals that are wider than planned by this factor.
+_MISSED = 1.1
+# The mean answer of a band counts like this many rows, if it is moved to their accuracy.
+_ROWS_OF_ANSWER = 20
+# How far one more row of each band is from the mean answer: a band may have hardly any rows, and these may look alike.
+_FARTHEST = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +74,7 @@ class MarginMaps:
 
     cells : the root's map has the bands, on the scale of the first score, and the map of a group has one bin. `value`
         is the mean answer of a band, and the accuracy of a group's rows; `low`, `high` and `rows` are of accuracies.
-    shift : how far the mean answer of each band is moved, to bring it into its interval.
+    shift : how far the mean answer of each band is moved, to the accuracy of its rows.
     below, above : how far an interval reaches from an answer of the band.
     curves : the answers; None if they are scores, which come with the rows.
     """
@@ -273,7 +199,6 @@ def fit_margins(
     *,
     alpha: float = 0.1,
     answers: Tally | None = None,
-    recalibrate: bool = False,
     curves: TreeMaps | None = None,
 ) -> MarginMaps:
     """Return the intervals of cells.
@@ -281,12 +206,9 @@ def fit_margins(
     tally : first scores, groups and labels of the certifying rows.
     answers : rows that trained neither score, with the answer of each as its target; None if answers are the first
         scores.
-    recalibrate : move the mean answer of a band towards the accuracy of its rows, not only into the interval.
     curves : answers that are functions of confidence and group. Cells may then depend on confidences and groups of the
         certifying rows, too; without curves they must not depend on these rows at all.
     """
-    from scipy import special
-
     check_alpha(alpha)
     column, bands = tally.grouping, len(cells.tops)
     root, codes, part = tally.pooled(), np.empty(0, dtype=np.int64), alpha
@@ -305,15 +227,16 @@ def fit_margins(
     accuracy, low, high = (column[:bands] for column in (found.accuracy, found.low, found.high))
     rows = found.rows[:bands]
     if curves is None:
-        answer, error = _mean_answers(root, cells.tops, answers)
+        tail = part / (2 * (bands if tally.block is not None else _occupied(rows)))
+        answer, error = _mean_answers(root, cells.tops, answers, tail)
     else:
         answer, error = _mean_of_curves(tally, cells.tops, curves), np.zeros(bands)
-    # The error of the mean answer, at the level of one end of a band's interval.
-    error *= special.ndtri(1 - part / (2 * _occupied(rows)))
+    is_known = (rows > 0) & np.isfinite(error)
+    answer, error = np.where(is_known, answer, accuracy), np.where(is_known, error, 1.0)
     lower = np.maximum(accuracy - np.hypot(accuracy - low, error), 0.0)
     upper = np.minimum(accuracy + np.hypot(high - accuracy, error), 1.0)
-    wanted = corrected(answer, accuracy * rows, rows) if recalibrate else answer
-    wanted = np.clip(wanted, lower, upper)
+    wanted = np.clip((rows * accuracy + _ROWS_OF_ANSWER * answer) / (rows + _ROWS_OF_ANSWER), lower, upper)
+    below, above = (np.where(is_known, distance, 1.0) for distance in (wanted - lower, upper - wanted))
     cells_of_fit = BinMaps(
         top=np.concatenate([cells.tops, np.full(len(codes), np.inf)]),
         tie=np.zeros(len(found.rows), dtype=np.uint64),
@@ -329,7 +252,7 @@ def fit_margins(
         is_jittered=False,
         resolution=tally.resolution,
     )
-    return MarginMaps(cells_of_fit, wanted - answer, wanted - lower, upper - wanted, curves)
+    return MarginMaps(cells_of_fit, wanted - answer, below, above, curves)
 
 
 class Certified(NamedTuple):
@@ -387,24 +310,26 @@ def _certifiable(level: Tally, *, is_tree: bool) -> Ints:
     return np.unique(codes)
 
 
-def _mean_answers(root: Tally, tops: Floats, answers: Tally | None) -> tuple[Floats, Floats]:
-    """Return the mean answer of each band, and its standard error."""
+def _mean_answers(root: Tally, tops: Floats, answers: Tally | None, tail: float) -> tuple[Floats, Floats]:
+    """Return the mean answer of each band, and its error, which is larger with probability `tail`; inf if unknown."""
+    from scipy import special
+
     count = len(tops)
     if root.block is not None:
         root = by_document(root, tops)
-    first, error = _means(np.searchsorted(tops, root.confidence), root.confidence, root.rows, count)
-    if answers is None:
-        return first, error
-    if answers.block is not None:
-        answers = by_document(answers, tops)
-    place, answer = np.searchsorted(tops, answers.confidence), answers.wt / answers.w
-    # How much of the first score is in an answer, within bands.
-    x, y = (values - _means(place, values, answers.rows, count)[0][place] for values in (answers.confidence, answer))
-    share = float(np.clip((answers.rows * x) @ y / np.maximum((answers.rows * x) @ x, 1e-12), 0.0, 1.0))
-    # Rows with the same first score are one cell of the tally, and their answers may differ.
-    within = np.maximum(answers.wtt - answers.wt**2 / answers.w, 0.0)
-    more, its_error = _means(place, answer - share * answers.confidence, answers.rows, count, within)
-    return np.clip(share * first + more, 0.0, 1.0), np.hypot(share * error, its_error)
+    n, first, error = _means(np.searchsorted(tops, root.confidence), root.confidence, root.rows, count)
+    if answers is not None:
+        if answers.block is not None:
+            answers = by_document(answers, tops)
+        place, answer = np.searchsorted(tops, answers.confidence), answers.wt / answers.w
+        # How much of the first score is in an answer, within bands.
+        x, y = (one - _means(place, one, answers.rows, count)[1][place] for one in (answers.confidence, answer))
+        share = float(np.clip((answers.rows * x) @ y / np.maximum((answers.rows * x) @ x, 1e-12), 0.0, 1.0))
+        # Rows with the same first score are one cell of the tally, and their answers may differ.
+        within = np.maximum(answers.wtt - answers.wt**2 / answers.w, 0.0)
+        n, more, its_error = _means(place, answer - share * answers.confidence, answers.rows, count, within)
+        first, error = np.clip(share * first + more, 0.0, 1.0), np.hypot(share * error, its_error)
+    return first, np.where(n > 0, -special.stdtrit(np.maximum(n, 1), tail) * error, np.inf)
 
 
 def _mean_of_curves(tally: Tally, tops: Floats, curves: TreeMaps) -> Floats:
@@ -417,15 +342,17 @@ def _mean_of_curves(tally: Tally, tops: Floats, curves: TreeMaps) -> Floats:
     return np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), 0.5)
 
 
-def _means(place: Ints, values: Floats, rows: Ints, count: int, within: Floats | float = 0.0) -> tuple[Floats, Floats]:
-    """Return the mean of values in each cell, and its standard error; cells have one more row with a usual spread.
+def _means(
+    place: Ints, values: Floats, rows: Ints, count: int, within: Floats | float = 0.0
+) -> tuple[Floats, Floats, Floats]:
+    """Return the number of rows in each cell, their mean, and its standard error with one more row, far away.
 
     within : the sum of squares around each value, of the rows that it is the mean of.
     """
     n = _summed(place, rows, count)
     mean = _summed(place, rows * values, count) / np.maximum(n, 1)
     squares = _summed(place, rows * (values - mean[place]) ** 2 + within, count)
-    return mean, np.sqrt((squares + _SPREAD**2) / np.maximum(n, 1) / np.maximum(n, 1))
+    return n, mean, np.sqrt(squares + _FARTHEST**2) / np.maximum(n, 1)
 
 
 def _lineage(codes: Ints, column: GroupColumn | None, depth: int | None) -> Lineage:
@@ -438,49 +365,6 @@ def _lineage(codes: Ints, column: GroupColumn | None, depth: int | None) -> Line
         known = np.arange(2**depth)
         entries = np.where(np.isin(known, codes), np.searchsorted(codes, known) + 1, 0)
     return Lineage(depths, owner, sources(depths, level if len(codes) else 0), GroupIndex(known, entries))
-
-
-@dataclass(frozen=True)
-class Widths:
-    """How wide the intervals are with so many labelled rows.
-
-    is_measured : on rows of a fit, or on equal parts of them, as the mean over the parts; else expected for more rows.
-    band_width, group_width : of half of the answers, as in :class:`~qacal.planning.MarginPlan`.
-    """
-
-    labels: int
-    is_measured: bool
-    bands: int
-    band_width: float
-    groups: int
-    group_width: float | None
-
-    @classmethod
-    def measured(cls, labels: float, maps: Sequence[MarginMaps]) -> Widths:
-        bands, groups = (max(getattr(one, name) for one in maps) for name in ("n_bands", "n_groups"))
-        of_groups = [width for one in maps if (width := one.median_group_width()) is not None]
-        return cls(
-            labels=round(labels),
-            is_measured=True,
-            bands=bands,
-            band_width=float(np.mean([one.median_error_bound() for one in maps])),
-            groups=groups,
-            group_width=float(np.mean(of_groups)) if of_groups else None,
-        )
-
-    def expected(self, times: int, now: Cells, then: Cells) -> Widths:
-        """Return the widths for `times` as many rows, which change as those of the planned cells do."""
-        groups, group_width = self.groups, self.group_width
-        if then.depth is None and group_width is not None:  # the same groups
-            group_width /= np.sqrt(times)
-        elif then.depth and then.group_width is not None:
-            groups = 2**then.depth
-            if group_width is None or now.group_width is None:
-                group_width = then.group_width
-            else:
-                group_width *= then.group_width / now.group_width
-        band_width = self.band_width * then.band_width / now.band_width
-        return Widths(times * self.labels, False, len(then.tops), band_width, groups, group_width)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -500,13 +384,11 @@ class MarginBinning(Calibrator):
     ----------
     within : how wide intervals may be for half of the answers; there are as many bands and groups as allow it. For
         bands it is the distance from an answer to the farther end of its interval, for groups half the width of the
-        interval. By default it depends on the number of rows: 0.065 (bands) and 0.17 (groups) for 700 certifying rows,
-        0.035 and 0.063 for 14,000. Groups that
-        are no tree stay as they are. If it is out of reach, a warning says how many rows it would take.
+        interval. By default it depends on the number of rows: 0.055 (bands) and 0.155 (groups) for 700 certifying rows,
+        0.033 and 0.057 for 14,000. Groups that are no tree stay as they are. If it is out of reach, a warning
+        says how many rows it would take.
     max_depth : the depth of the groups of a tree; by default the deepest one that allows the width.
     alpha : the probability that at least one interval is wrong.
-    recalibrate : with a learned score, move the mean answer of a band towards the accuracy of its rows. For a score
-        that was trained on labels of another kind, such as a judge's.
 
     Notes
     -----
@@ -527,7 +409,7 @@ class MarginBinning(Calibrator):
     >>> model = MarginBinning().fit(stated, correct, groups=subject)
     >>> evidence = model.explain([0.6, 0.8, 0.8], groups=["art", "law", "chess"])
     >>> evidence.calibrated.round(2), evidence.low.round(2), evidence.high.round(2)
-    (array([0.48, 0.89, 0.81]), array([0.43, 0.85, 0.78]), array([0.52, 0.93, 0.85]))
+    (array([0.48, 0.89, 0.81]), array([0.44, 0.86, 0.78]), array([0.52, 0.92, 0.84]))
     >>> evidence.group_low.round(2), evidence.group_high.round(2)
     (array([0.57, 0.78,  nan]), array([0.62, 0.82,  nan]))
     """
@@ -535,7 +417,6 @@ class MarginBinning(Calibrator):
     within: float | None = None
     max_depth: int | None = None
     alpha: float = 0.1
-    recalibrate: bool = False
     maps_: MarginMaps = field(init=False)
     properties = Properties(is_certified=True, uses_groups=True, counts_documents=True)
 
@@ -546,54 +427,59 @@ class MarginBinning(Calibrator):
             raise InputError(f"within is {shown(self.within)}; expected a distance between 0 and 1, such as 0.1.")
 
     def _fit_tally(self, tally: Tally) -> MarginMaps:
-        cells = plan_cells(
-            tally.confidence,
-            tally.grouping,
-            rows=tally.n,
-            alpha=self.alpha,
-            within=self.within,
-            max_depth=self.max_depth,
-            repeats=tally.rows,
-            are_probabilities=False,
-        )
-        curves = fit_tree_curves(tally.without_blocks(), max_depth=cells.depth)
-        maps = fit_margins(tally, cells, alpha=self.alpha, curves=curves)
-        self._warn_of_width(maps, cells, tally.mean, share=1.0)
+        cells = self._cells_of(tally, 1.0, tally.n)
+        maps = self._fitted_to(cells, tally, None, has_curves=True)
+        self._warn_of_width(maps, cells, tally.mean, share_of_documents(tally))
         return maps
 
     def _fit_cells(self, tally: Tally, cells: Cells, answers: Tally | None, share: float = 1.0) -> None:
         """Fit intervals to cells that were planned on other rows; `share` of the labelled rows certify."""
         self._require_parameters()
         self.maps_ = self._fitted_to(cells, tally, answers)
-        self._warn_of_width(self.maps_, cells, tally.mean, share)
+        self._warn_of_width(self.maps_, cells, tally.mean, share * share_of_documents(tally))
 
-    def _fitted_to(self, cells: Cells, tally: Tally, answers: Tally | None) -> MarginMaps:
-        """Return the intervals of cells that were planned on other rows."""
-        return fit_margins(
-            self._relevant(tally), cells, alpha=self.alpha, answers=answers, recalibrate=self.recalibrate
+    def _cells_of(self, tally: Tally, share: float, labels: float) -> Cells:
+        """Return cells for rows like these, planned without their labels; `share` of `labels` rows certify."""
+        return plan_cells(
+            tally.confidence,
+            tally.grouping,
+            rows=share * labels * share_of_documents(tally),
+            alpha=self.alpha,
+            within=self.within,
+            max_depth=self.max_depth,
+            repeats=tally.rows,
+            are_probabilities=False,
         )
+
+    def _fitted_to(self, cells: Cells, tally: Tally, answers: Tally | None, *, has_curves: bool = False) -> MarginMaps:
+        """Return the intervals of cells, and curves if these rows give the answers, too."""
+        tally = self._relevant(tally)
+        curves = fit_tree_curves(tally.without_blocks(), max_depth=cells.depth) if has_curves else None
+        # Ends of bands, and scores that are compared with them, have seven decimals.
+        held = None if answers is None else answers.to_seven_decimals()
+        return fit_margins(tally, cells, alpha=self.alpha, answers=held, curves=curves)
 
     def _warn_of_width(self, maps: MarginMaps, cells: Cells, accuracy: float, share: float) -> None:
         """Warn if the wanted width is out of reach: which width the rows give, and how many it would take."""
         within = self.within
         if within is None:
             return
-        has_groups = maps.grouping is not None and self.max_depth != 0
 
         def labels(groups: int = 0) -> str:
-            # Bands are planned with half of alpha, also where no group will have an interval.
-            alpha = self.alpha if groups or not has_groups else self.alpha / 2
             is_fitted = maps.curves is not None
-            rows = rows_for_margins(within, groups=groups, accuracy=accuracy, alpha=alpha, is_fitted=is_fitted)
+            rows = rows_for_margins(within, groups=groups, accuracy=accuracy, alpha=self.alpha, is_fitted=is_fitted)
             return f"about {rounded_up(rows / share):,} labelled rows"
 
         bound, width = maps.median_error_bound(), maps.median_group_width()
         missing = []
-        if min(cells.band_width, bound) > within:
+        if cells.band_width > within and bound > within:
             missing.append(f"by probability, these rows give {bound:.2g} in one band, and it takes {labels()}")
-        if width is None and has_groups:
+        elif bound > _MISSED * within:
+            # Bands are fixed before their rows are seen, and a fit may be unlucky.
+            missing.append(f"by probability, these rows give {bound:.2g} in {counted(maps.n_bands, 'band')}")
+        if width is None and maps.grouping is not None and self.max_depth != 0:
             missing.append(f"by group, these rows give nothing, and two groups take {labels(groups=2)}")
-        elif width is not None and width > within and maps.max_depth is None:  # groups that are no tree
+        elif width is not None and width > within * (1 if maps.max_depth is None else _MISSED):
             missing.append(f"by group, these rows give {width:.2g}, and it takes {labels(groups=maps.n_groups)}")
         if missing:
             message = f"intervals within {within:g} are out of reach: {'; '.join(missing)}."

@@ -210,6 +210,9 @@ def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError |
         *findings.on_labels(summary, label[is_known]),
         *findings.on_doubts(confidence, rated, question, llm, summary.llms),
     )
+    # The rows of one question, and of one LLM, are one document.
+    keys = [one[is_known] for one in (key, None if fewest is None else summary.column("llm")) if one is not None]
+    documents = 1.0 if key is None else np.unique(np.stack(keys), axis=1).shape[1] / max(labelled, 1)
     has_goals = labelled and not (len(rated) and (rated == rated[0]).all())
     return RecordsCheck(
         origin=source.name if is_file else "records",
@@ -230,7 +233,7 @@ def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError |
         ),
         useful=tuple(filter(None, (column.use(len(summary.others)) for column in summary.others.values()))),
         fewest=fewest,
-        goals=_goals(labelled if fewest is None else fewest[1], confidence, rated) if has_goals else (),
+        goals=_goals(labelled if fewest is None else fewest[1], documents, confidence, rated) if has_goals else (),
         options=tuple(_options(summary, reading, scale, issues)),
         encoding=current_options().encoding,
     )
@@ -274,9 +277,10 @@ def _rated(stated: Floats, is_known: Bools, scale: Scale) -> tuple[Bools, Floats
     return is_rated, unit[is_rated]
 
 
-def _goals(labelled: int, confidence: Floats, correct: Floats) -> tuple[Goal, ...]:
+def _goals(labelled: int, documents: float, confidence: Floats, correct: Floats) -> tuple[Goal, ...]:
     """Return what this number of labelled rows is enough for, and the next steps, in the order of labels needed.
 
+    documents : the number of different ids or questions for each row.
     confidence, correct : of all labelled rows, with confidences from 0 to 1; empty if the scale is unknown.
     """
 
@@ -287,7 +291,7 @@ def _goals(labelled: int, confidence: Floats, correct: Floats) -> tuple[Goal, ..
     # The last step with enough labels, and the first without.
     steps = [step for step in texts if step.is_met][-1:] + [step for step in texts if not step.is_met][:1]
     accuracy = float(correct.mean()) if len(correct) else 0.0
-    steps += [goal(*step) for step in _intervals(labelled, accuracy or 0.5)]
+    steps += [goal(*step) for step in _intervals(labelled, CERTIFYING * documents, accuracy or 0.5)]
     target = next((target for target in _TARGETS if 0 < accuracy < target), None)
     if target is not None:
         needed = rows_needed(threshold_curve(correct, confidence, thresholds=CANDIDATES, alpha=_ALPHA), target)
@@ -297,21 +301,24 @@ def _goals(labelled: int, confidence: Floats, correct: Floats) -> tuple[Goal, ..
     return tuple(sorted(steps, key=lambda step: (step.labels is None, step.labels or 0)))
 
 
-def _intervals(labelled: int, accuracy: float) -> Iterator[tuple[str, str, int]]:
-    """Yield the kind of goal, the intervals that labels give, and the number of labels: now, and for many groups."""
-    plan = plan_margins(max(1, round(CERTIFYING * labelled)), accuracy=accuracy, alpha=_ALPHA)
+def _intervals(labelled: int, share: float, accuracy: float) -> Iterator[tuple[str, str, int]]:
+    """Yield the kind of goal, the intervals that labels give, and the number of labels: now, and for many groups.
+
+    share : the number of documents that certify, for each labelled row.
+    """
+    plan = plan_margins(max(1, round(share * labelled)), accuracy=accuracy, alpha=_ALPHA)
     if plan.band_width <= _WIDTH:
         what = f"intervals of ±{plan.band_width:.2f} by probability"
         if plan.group_width is not None:
             what += f", and of ±{plan.group_width:.2f} by group in {plan.groups} groups of texts, if equally large"
         yield "intervals", what, labelled
     else:
-        rows = rows_for_margins(_WIDTH, accuracy=accuracy, alpha=_ALPHA / 2)  # groups have the other half
-        yield "intervals", f"intervals of ±{_WIDTH:g} by probability", rounded_up(rows / CERTIFYING)
+        rows = rows_for_margins(_WIDTH, accuracy=accuracy, alpha=_ALPHA)
+        yield "intervals", f"intervals of ±{_WIDTH:g} by probability", rounded_up(rows / share)
     groups = 2**DEPTH_WITH_SCORE
     rows = rows_for_margins(_WIDTH, groups=groups, accuracy=accuracy, alpha=_ALPHA)
     what = f"intervals of ±{_WIDTH:g} for each of {groups} groups of texts, if equally large"
-    yield "groups", what, rounded_up(rows / CERTIFYING)
+    yield "groups", what, rounded_up(rows / share)
 
 
 def _options(summary: Summary, reading: Reading, scale: Scale, issues: Sequence[Finding]) -> Iterator[str]:

@@ -9,14 +9,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.calibrators.margins import Cells, MarginBinning, Widths, plan_cells
+from qacal.calibrators.cells import Cells, plan_cells, share_of_documents
+from qacal.calibrators.margins import MarginBinning
 from qacal.errors import InputError
 from qacal.model.defaults import (
     SHARE_OF_FIRST,
@@ -29,6 +30,7 @@ from qacal.model.defaults import (
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline, Progress
 from qacal.model.samples import CalibrationRows, Overview, PartitionSample, ScoreSample, ids_of
+from qacal.model.widths import Widths, widths_by_labels
 from qacal.partitions import EMBEDDING
 from qacal.records.provenance import require_comparable_ids, require_same_source
 from qacal.records.reading import Batch, ReadAs, Reading, read, rereadable
@@ -179,11 +181,8 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         features = features.over(overviews[0].columns, taken)
         score = None if pipeline.score is None else ScoreSample(pipeline.score, features, pipeline.embed)
         all_ids, group_ids = _train(pipeline, records, split, inputs, score, overviews[0], progress)
-        plan: Callable[[float], Cells] | None = None
         if score is not None:
             pipeline = replace(pipeline, features=score.used, first=score.first)
-            if isinstance(pipeline.calibrator, MarginBinning):
-                plan = partial(_planned, pipeline, score)
         tunes = model.tune is not None and pipeline.score is None
         rows = CalibrationRows(pipeline, _FOLDS * _BLOCKS if tunes else None)
         step = "certifying" if pipeline.calibrator.properties.is_certified else "calibrating"
@@ -202,13 +201,17 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
             tally = tally.pooled()
         answered, held = rows.answers(tally)
         widths: tuple[Widths, ...] = ()
-        if plan is not None and isinstance(pipeline.calibrator, MarginBinning):
-            labels = overviews[-1].rows
-            cells = plan(labels * split.certifying)
-            pipeline.calibrator._fit_cells(tally, cells, held, split.certifying)
-            widths = _widths(pipeline.calibrator, rows, tally, labels, cells, lambda n: plan(n * split.certifying))
+        calibrator, labels = pipeline.calibrator, overviews[-1].rows
+        if isinstance(calibrator, MarginBinning) and score is not None:
+            share = split.certifying * share_of_documents(tally)
+            plan = partial(_planned, pipeline, score, share)
+            calibrator._fit_cells(tally, plan(labels), held, split.certifying)
         else:
-            pipeline.calibrator.fit_tally(tally)
+            calibrator.fit_tally(tally)
+        if isinstance(calibrator, MarginBinning) and tuned is None:
+            if score is None:
+                plan = partial(calibrator._cells_of, tally, tally.n / labels)
+            widths = widths_by_labels(calibrator, rows, tally, labels, plan)
     return Fitted(
         pipeline=pipeline,
         tuned=tuned,
@@ -361,8 +364,8 @@ def _train_on(
     return np.unique(np.concatenate(ids))
 
 
-def _planned(pipeline: Pipeline, score: ScoreSample, certifying: float) -> Cells:
-    """Return the bands and groups to certify, from rows that do not certify."""
+def _planned(pipeline: Pipeline, score: ScoreSample, share: float, labels: float) -> Cells:
+    """Return the bands and groups to certify, from rows that do not certify; `share` of the labels will."""
     calibrator, partition = pipeline.calibrator, pipeline.partition
     assert isinstance(calibrator, MarginBinning)
     column = None
@@ -373,7 +376,7 @@ def _planned(pipeline: Pipeline, score: ScoreSample, certifying: float) -> Cells
     return plan_cells(
         score.sample_scores,
         column,
-        rows=certifying,
+        rows=share * labels,
         alpha=calibrator.alpha,
         within=calibrator.within,
         max_depth=calibrator.max_depth,
@@ -381,31 +384,6 @@ def _planned(pipeline: Pipeline, score: ScoreSample, certifying: float) -> Cells
 
 
 # 3. Fit the calibrator
-
-
-def _widths(
-    calibrator: MarginBinning,
-    rows: CalibrationRows,
-    tally: Tally,
-    labels: int,
-    cells: Cells,
-    plan: Callable[[float], Cells],
-) -> tuple[Widths, ...]:
-    """Return how wide intervals are with fewer and more labels.
-
-    Measured on quarters, halves and all of the certifying rows, with cells planned for their number and the scores of
-    this fit; expected for twice and four times as many.
-
-    labels : the number of labelled rows.
-    plan : returns the cells for a number of labelled rows.
-    """
-    measured = []
-    for of in (4, 2):
-        fewer = plan(labels / of)
-        maps = [calibrator._fitted_to(fewer, *part) for part in rows.parts(of, tally)]
-        measured += [Widths.measured(labels / of, maps)] if maps else []
-    now = Widths.measured(labels, [calibrator.maps_])
-    return (*measured, now, *(now.expected(times, cells, plan(times * labels)) for times in (2, 4)))
 
 
 def _require_apart(batch: Batch, trained_on: Hashes) -> None:

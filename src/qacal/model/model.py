@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from qacal.calibrators.base import FROM_FAR, SOURCES, Calibrator, Evidence, Rows
-from qacal.calibrators.margins import Widths
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.likeness import FAR
 from qacal.embedders import Embedder
@@ -27,6 +26,7 @@ from qacal.model.fitting import FitInputs, Fitted, FittedFor, fit_model
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline, Progress, no_progress
 from qacal.model.samples import Overview
+from qacal.model.widths import Widths
 from qacal.parameters import HasParameters
 from qacal.partitions import Partition
 from qacal.records.files import OnFault, refuse

@@ -276,8 +276,9 @@ class CalibrationRows:
             self._stated = _sum(self._stated, Tally.of(batch.confidence, batch.correct, groups=groups))
         if read.first is not None and is_held is not None and batch.ids is not None:
             self._answered = _sum(self._answered, Tally.of(read.score, batch.correct, groups=groups))
-            held = Tally.of(first[is_held], read.score[is_held], ids=batch.ids[is_held], **options)
-            self._held = _sum(self._held, held)
+            if is_held.any():
+                held = Tally.of(first[is_held], read.score[is_held], ids=batch.ids[is_held], **options)
+                self._held = _sum(self._held, held)
         self._ids.append(ids_of(batch))
         if groups is not None and batch.question is not None and batch.answer is not None:
             column = as_grouping(groups.groups(groups.depth) if isinstance(groups, Paths) else groups, len(batch))
@@ -303,6 +304,8 @@ class CalibrationRows:
         None if the answers are the first scores. `tally` is that of all rows.
         """
         held = self._held
+        if held is None and self._answered is not None:
+            held = self._answered._select(np.zeros(len(self._answered), dtype=bool))  # no row
         return self._answered, held if held is None or tally.block is not None else held.without_blocks()
 
     def parts(self, of: int, tally: Tally) -> Iterator[tuple[Tally, Tally | None]]:
@@ -310,7 +313,8 @@ class CalibrationRows:
 
         Parts without rows are left out; there are none if the rows have no ids. `tally` is that of all rows.
         """
-        if self._total is None or self._total.n_blocks != DOCUMENTS:
+        has_held = self._held is not None or self._answered is None
+        if self._total is None or self._total.n_blocks != DOCUMENTS or not has_held:
             return
         for k in range(of):
             rows = self._total.within_fold(k, of)

@@ -8,11 +8,12 @@ import numpy as np
 
 from qacal.calibrators.base import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
 from qacal.calibrators.maps import BinMaps, known_groups
-from qacal.calibrators.margins import ROWS_OF_A_GROUP, MarginMaps, Widths
+from qacal.calibrators.margins import ROWS_OF_A_GROUP, MarginMaps
 from qacal.calibrators.score.trials import CLEARLY, ColumnTrial
 from qacal.errors import counted
 from qacal.metrics.scores import SHOWN_CUT
 from qacal.model.defaults import SHARE, SHARE_OF_FIRST, SHARE_WITH_MARGINS, SHARE_WITH_SCORE
+from qacal.model.widths import Widths
 from qacal.planning import rounded_up, rows_for_margins, rows_for_one_bin
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     maps = model.calibrator_.maps_
     # A continuous score has no other rows than those that trained it.
     is_continuous = model.output == "continuous" and model.learned_score_ is not None
-    lines = [] if is_continuous else [*_too_few(model, is_certified_apart), _fitted(model)]
+    lines = [] if is_continuous else [*_too_few(model, is_certified_apart), _fitted(model, is_certified_apart)]
     lines += _tried(model)
     if isinstance(maps, MarginMaps):
         lines += [*_certified_margins(model, maps), *_widths(model.widths_, is_certified_apart)]
@@ -51,9 +52,8 @@ def _too_few(model: QACalibrator, is_certified_apart: bool) -> list[str]:
     if not isinstance(maps, BinMaps | MarginMaps) or rows >= _VERY_FEW:
         return []
     needed = rows_for_one_bin(_ERROR, maps.certificate.alpha)
-    if isinstance(maps, MarginMaps):  # groups have the other half of alpha
-        part = maps.certificate.alpha / (1 if maps.grouping is None else 2)
-        needed = rows_for_margins(_ERROR, alpha=part, is_fitted=maps.curves is not None)
+    if isinstance(maps, MarginMaps):
+        needed = rows_for_margins(_ERROR, alpha=maps.certificate.alpha, is_fitted=maps.curves is not None)
     labels = labels_for_group(needed, 1.0, 0.0 if is_certified_apart else _learning_share(model))
     kind = "certifying row" if is_certified_apart else "labelled row"
     return [
@@ -62,10 +62,13 @@ def _too_few(model: QACalibrator, is_certified_apart: bool) -> list[str]:
     ]
 
 
-def _fitted(model: QACalibrator) -> str:
+def _fitted(model: QACalibrator, is_certified_apart: bool) -> str:
     groups = model.describe_groups()
     verb = "certify" if model.calibrator_.properties.is_certified else "calibrate"
     text = f"{counted(model.rows_, 'row')} {verb}"
+    if (first := model.pipeline_.first) is not None and not is_certified_apart:
+        total = first.rows_ + model.rows_
+        text = f"{total:,} labelled rows: {first.rows_:,} fix bands and groups, {model.rows_:,} {verb}"
     if len(groups) == 1:
         text += ", in one group"
     elif groups:
@@ -132,18 +135,19 @@ def _certified_margins(model: QACalibrator, maps: MarginMaps) -> list[str]:
     asked = "" if within is None else f" (asked for: {within:g})"
     documents = ", as documents, since ids repeat" if maps.certificate.is_by_document else ""
     similar = "similar answers" if maps.curves is None else "similar stated confidences"
+    bands = f"each of {maps.n_bands} bands" if maps.n_bands > 1 else "one band"
     lines = [
         f"Certified on {counted(model.rows_, 'row')}{documents}. With probability "
         f"{100 * (1 - maps.certificate.alpha):.4g}%, all of this holds at once:",
-        f"   by probability: {counted(maps.n_bands, 'band')} of {similar}. The mean calibrated probability of a band "
-        f"is near its accuracy:\n      within {maps.median_error_bound():.2f} for half of the answers{asked}, and "
-        f"within {maps.largest_error_bound():.2f} in every band.",
+        f"   by probability: in {bands} of {similar}, the mean calibrated\n      probability is near the accuracy:\n"
+        f"      within {maps.median_error_bound():.2f} for half of the answers{asked}, "
+        f"within {maps.largest_error_bound():.2f} for all.",
     ]
     if (width := maps.median_group_width()) is not None:
-        groups = counted(maps.n_groups, "group")
+        groups = f"each of {maps.n_groups} groups" if maps.n_groups > 1 else "one group"
         lines.append(
-            f"   by group: {groups}. The accuracy of a group is known to ±{width:.2f} for half of the answers{asked}, "
-            f"and to ±{maps.largest_group_width():.2f} for all."
+            f"   by group: the accuracy of {groups} is known\n"
+            f"      to ±{width:.2f} for half of the answers{asked}, to ±{maps.largest_group_width():.2f} for all."
         )
     known = known_groups(maps.grouping, maps.max_depth)
     if (others := len(np.unique(known[known >= 0])) - maps.n_groups) and maps.max_depth is None:
