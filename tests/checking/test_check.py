@@ -374,7 +374,7 @@ def test_what_the_number_of_labels_allows():
         next(g for g in qacal.check(labelled(600, gap=gap)).goals if g.kind == "threshold") for gap in (0.5, 0.25)
     )
     assert few.labels < many.labels
-    assert qacal.check(labelled(20)).goals[0].more == 280
+    assert qacal.check(labelled(20)).goals[0].more == 160
 
 
 @pytest.mark.parametrize("name", ["empty.csv", "empty.jsonl", "empty.json"])

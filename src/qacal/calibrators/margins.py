@@ -371,8 +371,8 @@ def _lineage(codes: Ints, column: GroupColumn | None, depth: int | None) -> Line
 class MarginBinning(Calibrator):
     r"""Keep a good score, and guarantee it by probability and by group.
 
-    Each answer has two intervals. `low` and `high`: among answers of its band, those with a similar score, the
-    accuracy is on average between the two. `group_low` and `group_high`: the accuracy of all answers of its group. All
+    Each answer has two intervals. `low` and `high`: on average, answers of its band, those with a similar score, are too
+    high by at most `calibrated - low`, and too low by at most `high - calibrated`. `group_low` and `group_high`: the accuracy of all answers of its group. All
     intervals hold at once with probability :math:`1 - \alpha`; the text of this module has the formulas.
 
     How to choose: the default. With a learned score, answers are its probabilities. Without one, answers are the curves

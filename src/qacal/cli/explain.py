@@ -162,12 +162,15 @@ def _interval(model: QACalibrator, evidence: dict[str, Any]) -> str:
         return f"{interval}: the fit had no such rows, so nothing is certified"
     chance = f"{counted(evidence['rows'], 'row')}, with probability {100 * (1 - evidence['alpha']):.4g}%"
     if evidence["source"] == "band":
-        similar = "stated confidence" if model.learned_score_ is None else "probability"
-        below, above = evidence["calibrated"] - evidence["low"], evidence["high"] - evidence["calibrated"]
-        return (
-            f"{interval}: answers with a similar {similar} are on average at most {below:.2f} too high and {above:.2f} "
-            f"too low ({chance})"
-        )
+        maps = model.calibrator_.maps_
+        kind = "stated confidence" if model.learned_score_ is None else "score"
+        similar = "all answers" if maps.n_bands == 1 else f"answers with a similar {kind} (one of {maps.n_bands} bands)"
+        # An end at 0 or 1 is cut off, and does not say how far off the band is.
+        off = [f"{evidence['calibrated'] - evidence['low']:.2f} too high"] if evidence["low"] > 0 else []
+        off += [f"{evidence['high'] - evidence['calibrated']:.2f} too low"] if evidence["high"] < 1 else []
+        if not off:
+            return f"{interval}: nothing is certified about {similar} ({chance})"
+        return f"{interval}: {similar} are on average at most {' and '.join(off)} ({chance})"
     answers = {"group": "answers in this group", "ancestor": "answers in a larger group", "root": "all answers"}
     score = "probability" if model.learned_score_ is not None else "stated confidence"
     return f"{interval}: accuracy of {answers[evidence['source']]} with a similar {score} ({chance})"
