@@ -96,6 +96,7 @@ def test_very_few_rows_have_a_table_too():
     assert all(0 < one.band_width <= 1 for one in model.widths_)
 
 
+@pytest.mark.usefixtures("wordless_unless_full")
 def test_few_rows_are_told_how_many_would_say_more(tmp_path):
     out, _ = fit(tmp_path, answers(80))
     said = "80 labelled rows: the intervals say little. Even one interval for all answers is within 0.1 only from"
