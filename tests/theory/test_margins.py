@@ -118,7 +118,7 @@ def test_few_rows_hold_too(n):
 
 
 def test_alpha_must_be_shared_among_cells():
-    """With twenty cells, some interval misses in 50 of 60 worlds if each has all of alpha, and in 4 if they share it."""
+    """With twenty cells, an interval misses in 50 of 60 worlds if each has all of alpha, and in 4 if they share it."""
 
     def breaks(rng):
         maps, (accuracy, _), tally = fitted(rng, within=0.2)
