@@ -6,6 +6,7 @@ import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
 
+from qacal import LearnedScore
 from tests.sizes import FULL
 
 # The same examples on every machine and every run: a failure can always be repeated.
@@ -30,6 +31,13 @@ def undrawn(monkeypatch):
 def undrawn_unless_full(request):
     if not FULL:
         request.getfixturevalue("undrawn")
+
+
+@pytest.fixture
+def wordless_unless_full(monkeypatch):
+    """Let the default score read no words, as `LearnedScore(words=False)`: they take most of a fit's time."""
+    if not FULL:
+        monkeypatch.setitem(LearnedScore.__init__.__kwdefaults__, "words", False)
 
 
 # typer makes its commands again for each run of the command line, which takes longer than most runs: keep them.

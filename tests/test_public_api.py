@@ -247,6 +247,7 @@ def test_grid_search_over_records(kind):
     np.testing.assert_array_equal(search.predict(frame), search.best_estimator_.predict(frame))
 
 
+@pytest.mark.usefixtures("wordless_unless_full")
 def test_the_text_model_is_cross_validated_and_tuned():
     """One topic is always wrong: a model that reads the text beats one that does not."""
     rng = np.random.default_rng(0)

@@ -10,3 +10,8 @@ def _static():
     embedder = _shared("static")
     yield
     del embedder
+
+
+@pytest.fixture(autouse=True)
+def _wordless(wordless_unless_full):
+    """Commands are the point here; fixtures of modules, the demo and the library's tests fit with words."""

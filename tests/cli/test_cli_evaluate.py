@@ -193,15 +193,18 @@ def test_groups_that_stay_miscalibrated_or_get_worse_are_named(measured):
 
 
 def test_groups_of_few_rows_are_not_named():
-    """Groups of calibrated rows are named no more often than chance allows, over all groups."""
+    """Groups of calibrated rows are named no more often than chance allows, over all groups.
+
+    One of 50 evaluations names a group; six would if each group were judged by itself.
+    """
     named = 0
-    for seed in range(100):
+    for seed in range(50):
         rng = np.random.default_rng(seed)
         p = rng.choice([0.6, 0.9, 0.97], (16, 40))
         stated, right = np.clip(p + rng.normal(0, 0.02, p.shape), 0, 1), (rng.random(p.shape) < p).astype(float)
         found = evaluate(right.ravel(), stated.ravel(), p.ravel(), groups=np.repeat(np.arange(16), 40))
         named += any(group.is_worse or group.is_off for group in found.groups)
-    assert named <= 12
+    assert named <= 3
 
 
 def test_a_set_of_models_is_measured_model_by_model(tmp_path):

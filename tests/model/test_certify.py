@@ -29,6 +29,7 @@ def people(count, seed):
     return [row | {"judge": "human"} for row in answers(count, seed=seed)]
 
 
+@pytest.mark.usefixtures("wordless_unless_full")
 def test_answers_follow_human_labels():
     """A judge that errs in one topic misleads a model trained on its labels alone; human labels correct it."""
     learn, certify, new = judged(answers(3000, seed=1), 1), people(2400, seed=2), answers(3000, seed=3)

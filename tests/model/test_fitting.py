@@ -49,6 +49,7 @@ def test_a_fitted_model_holds_its_parameters_and_what_was_found(parameters):
     assert set(vars(model)) == {*model.get_params(deep=False), *found}
 
 
+@pytest.mark.usefixtures("wordless_unless_full")
 def test_a_fit_that_fails_leaves_the_model_as_it_was():
     model = QACalibrator(partition="bisecting:2").fit(answers(600))
     new = answers(50, seed=1)

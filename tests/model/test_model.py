@@ -142,6 +142,7 @@ def test_no_question_is_in_both_parts():
     assert both.rows_ == 2 * model.rows_
 
 
+@pytest.mark.usefixtures("wordless_unless_full")
 def test_groups_can_be_made_from_rows_without_labels():
     unlabelled = [
         {name: row[name] for name in ("id", "question", "answer", "confidence")} for row in answers(800, seed=9)
@@ -467,6 +468,7 @@ def test_questions_cannot_be_compared_if_only_one_side_has_ids():
             QACalibrator().fit(rows, **given)
 
 
+@pytest.mark.usefixtures("wordless_unless_full")
 def test_rows_of_two_prompts_are_not_mixed_silently():
     rows = [{**row, "prompt": f"ling1s-top1/1{'~aa' * (number % 2)}"} for number, row in enumerate(answers(300))]
     with pytest.raises(InputError, match="several prompts: ling1s-top1/1, ling1s-top1/1~aa"):

@@ -112,6 +112,7 @@ def test_groups_of_a_tree_are_named_as_calibrated_rows_name_them():
     assert given > 200
 
 
+@pytest.mark.usefixtures("wordless_unless_full")
 def test_rows_of_the_fit_are_refused(model):
     with pytest.raises(InputError, match="fitted on some of these questions: 256 of the 256 that it stores are"):
         model.choose_threshold(rows(3000, 0), accuracy=0.9)

@@ -84,6 +84,7 @@ def test_a_loaded_model_has_no_table(model, tmp_path):
     assert described(loaded).splitlines() == described(model).splitlines()[:-4]
 
 
+@pytest.mark.usefixtures("wordless_unless_full")
 def test_json_has_the_widths(tmp_path):
     found = json.loads(fit(tmp_path, ROWS, "--json")[0])
     assert [one["labels"] for one in found["widths"]] == [500, 1000, 2000, 4000, 8000]
@@ -91,12 +92,14 @@ def test_json_has_the_widths(tmp_path):
     assert found["widths"][2]["groups"] == found["groups_with_intervals"]
 
 
+@pytest.mark.usefixtures("wordless_unless_full")
 def test_very_few_rows_have_a_table_too():
     model = QACalibrator().fit(answers(40))
     assert [one.labels for one in model.widths_[-3:]] == [40, 80, 160]
     assert all(0 < one.band_width <= 1 for one in model.widths_)
 
 
+@pytest.mark.usefixtures("wordless_unless_full")
 def test_few_rows_are_told_how_many_would_say_more(tmp_path):
     out, _ = fit(tmp_path, answers(80))
     said = "80 labelled rows: the intervals say little. Even one interval for all answers is within 0.1 only from"
@@ -141,6 +144,7 @@ def test_a_width_out_of_reach_is_told_with_the_rows_that_it_takes(tmp_path):
     assert reached.calibrator_.maps_.median_group_width() <= 1.1 * 0.03
 
 
+@pytest.mark.usefixtures("wordless_unless_full")
 def test_a_width_that_is_reached_is_told_with_bands_and_groups(tmp_path):
     out, err = fit(tmp_path, ROWS, "--within", "0.1")
     assert "out of reach" not in err

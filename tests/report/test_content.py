@@ -181,6 +181,7 @@ def test_plain_words_come_before_technical_names():
     assert facts["Corrected by"].detail == "QABinning(points_per_bin=60)"
 
 
+@pytest.mark.usefixtures("wordless_unless_full")
 def test_a_score_lists_its_inputs_before_its_results():
     rows = [row | {"tokens": row["confidence"] / 2} for row in answers(400)]
     learned = QACalibrator(learned_score=LearnedScore(confidences=["tokens"])).fit(rows)

@@ -203,6 +203,7 @@ def test_groups_of_another_column_have_no_interval():
     assert 'data-label="certified"' not in render("Topics", [Block("One", found)])
 
 
+@pytest.mark.usefixtures("wordless_unless_full", "undrawn_unless_full")
 def test_a_model_without_groups_promises_bands_only():
     alone = QACalibrator(calibrator=MarginBinning(max_depth=0)).fit(answers(1000))
     found = read_contents(alone, answers(500, seed=1))[""]

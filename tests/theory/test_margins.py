@@ -49,7 +49,7 @@ def tree(group):
 
 
 def fitted(rng, n=1500, within=0.08, is_certified_apart=True, answers_from="held"):
-    """Return a fit with the true accuracies and mean answers of its cells.
+    """Return a fit, the true accuracies and mean answers of its cells, and the rows that certified it.
 
     is_certified_apart : other rows certify than those that made the bands; else the same.
     answers_from : the rows that tell the mean answer: "held" or "trained".
@@ -70,7 +70,7 @@ def fitted(rng, n=1500, within=0.08, is_certified_apart=True, answers_from="held
     tells = ~trains if answers_from == "held" else trains & ~made_bands
     tally = Tally.of(first[certifies], y[certifies], groups=tree(group[certifies]))
     maps = fit_margins(tally, cells, alpha=ALPHA, answers=Tally.of(first[tells], answer[tells]))
-    return maps, truth_of(cells, maps, coefficients)
+    return maps, truth_of(cells, maps, coefficients), tally
 
 
 def truth_of(cells, maps, coefficients):
@@ -87,20 +87,23 @@ def truth_of(cells, maps, coefficients):
 
 
 def misses_accuracy(fit):
-    maps, (accuracy, _) = fit
+    maps, (accuracy, _), _ = fit
     return ((accuracy < maps.cells.low) | (accuracy > maps.cells.high)).any()
 
 
 def misses_mean_error(fit):
-    maps, (accuracy, mean_answer) = fit
+    maps, (accuracy, mean_answer), _ = fit
     error = accuracy[: len(mean_answer)] - mean_answer
     return ((error < -maps.below) | (error > maps.above)).any()
 
 
 def test_cells_hold_at_once_and_waste_little():
-    assert_holds(lambda rng: misses_accuracy(fitted(rng)), ALPHA, 400)
+    def breaks(rng):
+        return misses_accuracy(fitted(rng, within=0.2))
+
+    assert_holds(breaks, ALPHA, 400)
     if FULL:
-        assert failure_rate(lambda rng: misses_accuracy(fitted(rng)), 400, seed=1) >= at_least(ALPHA / 4, 400)
+        assert failure_rate(breaks, 400, seed=1) >= at_least(ALPHA / 4, 400)
 
 
 def test_mean_errors_hold_although_answers_follow_certifying_labels():
@@ -117,25 +120,17 @@ def test_few_rows_hold_too(n):
 
 
 def test_alpha_must_be_shared_among_cells():
+    """With twenty cells, an interval misses in 50 of 60 worlds if each has all of alpha, and in 4 if they share it."""
+
     def breaks(rng):
-        maps, (accuracy, _) = fitted(rng)
-        rows = maps.cells.rows.astype(float)
-        right = np.rint(rows * np.concatenate([_accuracies(maps), maps.cells.value[len(maps.below) :]]))
+        maps, (accuracy, _), tally = fitted(rng, within=0.2)
+        rows, bands = maps.cells.rows.astype(float), len(maps.below)
+        of_bands = np.bincount(np.searchsorted(maps.cells.top[:bands], tally.confidence), tally.wt, bands)
+        right = np.concatenate([of_bands, np.rint(rows * maps.cells.value)[bands:]])
         low, high = binomial_interval(right, rows, ALPHA / 2)
         return ((accuracy < low) | (accuracy > high)).any()
 
     assert_breaks(breaks, ALPHA, 200)
-
-
-def _accuracies(maps):
-    """Return the share of correct rows of each band, by the interval that it gave."""
-    rows, bands = maps.cells.rows, len(maps.below)
-    tail = ALPHA / 2 / (2 * bands)
-    shares = []
-    for n, low in zip(rows[:bands].tolist(), maps.cells.low[:bands].tolist(), strict=True):
-        right = np.arange(n + 1.0)
-        shares.append(np.argmin(np.abs(binomial_interval(right, np.full(n + 1, float(n)), tail)[0] - low)) / n)
-    return np.array(shares)
 
 
 def test_rows_that_made_the_bands_must_not_certify():

@@ -9,7 +9,7 @@ from qacal.calibrators.cells import Cells
 from qacal.calibrators.margins import fit_margins
 from qacal.calibrators.tree_scaling import fit_tree_curves
 from qacal.guarantee import mean_intervals
-from tests.sizes import FULL, sized
+from tests.sizes import FULL
 from tests.theory.lab import assert_breaks, assert_holds, at_least, at_most, failure_rate
 
 ALPHA, N = 0.1, 1500
@@ -82,7 +82,7 @@ def test_all_bands_and_groups_hold_at_once(kind):
 
 def test_the_failure_rate_is_near_alpha():
     """Not far below: intervals are no wider than they must be."""
-    trials = 800 if FULL else max(sized(800), 200)
+    trials = 800 if FULL else 150
     rate = failure_rate(is_broken, trials, seed=2)
     assert at_least(ALPHA / 4, trials) <= rate <= at_most(ALPHA, trials)
 

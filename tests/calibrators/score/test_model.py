@@ -29,6 +29,8 @@ def column(rows, name):
 
 
 SCORE = LearnedScore(columns=["tenant"], confidences=["tokens"])
+# For tests that are not about texts: it is fitted in a fifth of the time.
+WORDLESS = LearnedScore(columns=["tenant"], confidences=["tokens"], words=False)
 
 
 @pytest.fixture(scope="module")
@@ -79,24 +81,24 @@ def test_a_saved_model_answers_alike(fitted, new, tmp_path):
     assert again.learned_score_.tried_ == fitted.learned_score_.tried_
 
 
-def test_a_table_of_text_numbers_is_read_like_a_list(fitted, new, tmp_path):
-    texts = [{**row, "tenant": str(row["tenant"])} for row in records(2500)]
+def test_a_table_of_text_numbers_is_read_like_a_list(new, tmp_path):
+    texts = [{**row, "tenant": str(row["tenant"])} for row in records(800)]
     pl.DataFrame(texts).write_csv(tmp_path / "rows.csv")
-    from_csv = QACalibrator(partition="bisecting:2", learned_score=SCORE).fit(tmp_path / "rows.csv")
-    from_list = QACalibrator(partition="bisecting:2", learned_score=SCORE).fit(texts)
+    from_csv = QACalibrator(partition="bisecting:2", learned_score=WORDLESS).fit(tmp_path / "rows.csv")
+    from_list = QACalibrator(partition="bisecting:2", learned_score=WORDLESS).fit(texts)
+    assert from_csv.learned_score_.columns_used == ("tokens", "tenant")
     fresh = [{**row, "tenant": str(row["tenant"])} for row in new[:300]]
     assert from_csv.calibrate(fresh) == from_list.calibrate(fresh)
 
 
-def test_continuous_trains_on_all_rows_and_has_no_intervals(new):
+def test_continuous_trains_on_all_rows_and_has_no_intervals(fitted, new):
     model = QACalibrator(partition="bisecting:2", learned_score=SCORE, output="continuous").fit(records(2500))
     assert model.learned_score_.rows_ == 2500
     rows = model.calibrate(new)
     assert {row["low"] for row in rows} == {row["high"] for row in rows} == {None}
     assert len(set(column(rows, "calibrated"))) > 1000
-    certified = QACalibrator(partition="bisecting:2", learned_score=SCORE).fit(records(2500))
-    assert certified.learned_score_.rows_ < 2500 * 0.95
-    assert loss(model, new) < loss(certified, new) + 0.01
+    assert fitted.learned_score_.rows_ < 2500 * 0.95
+    assert loss(model, new) < loss(fitted, new) + 0.01
 
 
 def test_without_a_score_the_model_is_the_papers_method(new):
@@ -112,7 +114,7 @@ def test_groups_from_other_records_leave_the_score_its_part():
     unlabelled = [
         {name: row[name] for name in ("id", "question", "answer", "confidence")} for row in records(600, seed=5)
     ]
-    model = QACalibrator(partition="bisecting:2", learned_score=SCORE).fit(records(1500), group_records=unlabelled)
+    model = QACalibrator(partition="bisecting:2", learned_score=WORDLESS).fit(records(1500), group_records=unlabelled)
     assert 0.87 < model.learned_score_.rows_ / 1500 < 0.93
     assert 0.67 < model.rows_ / 1500 < 0.73
 
@@ -153,6 +155,7 @@ def test_float32_is_read_as_its_shortest_decimal():
     assert model.calibrate(short)["calibrated"].equals(model.calibrate(rows)["calibrated"])
 
 
+@pytest.mark.usefixtures("wordless_unless_full")
 @pytest.mark.parametrize("partition", ["bisecting:2", "column:tenant"])
 def test_a_loaded_continuous_model_can_be_fitted_again(tmp_path, partition):
     rows = records(600)

@@ -104,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @cache
 def bomb():
-    return gzip.compress(b" " * 2**27)
+    return gzip.compress(b" " * 2**27, compresslevel=1)
 
 
 def other_server(kind, request, headers):
@@ -193,7 +193,8 @@ def choice(request, said, number):
 
 
 if __name__ == "__main__":
+    # Set on the class, before the socket listens: a connection beyond the queue is tried again after a second.
+    ThreadingHTTPServer.request_queue_size = 128
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.request_queue_size = 128
     print(server.server_address[1], flush=True)
     server.serve_forever()
