@@ -42,8 +42,10 @@ def test_it_is_what_the_model_explains(folder):
     lines = shown(folder / "model", *ASKED)
     assert lines["stated"] == "0.90"
     assert lines["calibrated"].startswith(f"{found['calibrated']:.2f}, ")
+    bands = load(folder / "model").calibrator_.maps_.n_bands
+    similar = "all answers" if bands == 1 else f"answers with a similar score (one of {bands} bands)"
     assert lines["interval"] == (
-        f"{found['low']:.2f} to {found['high']:.2f}: answers with a similar probability are on average at most "
+        f"{found['low']:.2f} to {found['high']:.2f}: {similar} are on average at most "
         f"{found['calibrated'] - found['low']:.2f} too high and {found['high'] - found['calibrated']:.2f} too low "
         f"({found['rows']} rows, with probability 90%)"
     )
@@ -67,7 +69,7 @@ def test_which_answers_the_interval_covers(folder, tmp_path):
     assert lines["group"] == "unknown to the model"
     ok("fit", folder / "a.parquet", "-o", tmp_path / "bands", "--partition", "column:topic")
     lines = shown(tmp_path / "bands", "--confidence", "0.9", "--column-value", "topic=chess")
-    assert "answers with a similar stated confidence are on average at most" in lines["interval"]
+    assert "answers with a similar stated confidence (one of 3 bands) are on average at most" in lines["interval"]
     pl.DataFrame(answers(4000)).write_parquet(tmp_path / "many.parquet")
     ok("fit", tmp_path / "many.parquet", "-o", tmp_path / "many", "--calibrator", "step-binning")
     assert "answers in a larger group" in shown(tmp_path / "many", *ASKED)["interval"]

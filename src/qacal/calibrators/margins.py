@@ -137,6 +137,11 @@ class MarginMaps:
         return up, 1 - up - down
 
     @property
+    def alpha_of_bands(self) -> float:
+        """The part of alpha for the bands of a fit that has as few bands and groups as possible."""
+        return self.certificate.alpha / (2 if self.grouping is not None and self.max_depth is None else 1)
+
+    @property
     def n_bands(self) -> int:
         """The number of bands with rows."""
         return int(np.count_nonzero(self.cells.rows[: len(self.below)]))
@@ -371,9 +376,10 @@ def _lineage(codes: Ints, column: GroupColumn | None, depth: int | None) -> Line
 class MarginBinning(Calibrator):
     r"""Keep a good score, and guarantee it by probability and by group.
 
-    Each answer has two intervals. `low` and `high`: on average, answers of its band, those with a similar score, are too
-    high by at most `calibrated - low`, and too low by at most `high - calibrated`. `group_low` and `group_high`: the accuracy of all answers of its group. All
-    intervals hold at once with probability :math:`1 - \alpha`; the text of this module has the formulas.
+    Each answer has two intervals. `low` and `high`: answers of its band, those with a similar score, are on average too
+    high by at most `calibrated - low`, and too low by at most `high - calibrated`. `group_low` and `group_high`: the
+    accuracy of all answers of its group. All intervals hold at once with probability :math:`1 - \alpha`; the text of
+    this module has the formulas.
 
     How to choose: the default. With a learned score, answers are its probabilities. Without one, answers are the curves
     of :class:`TreeScaling`, which correct the confidence within groups, and a band has answers with a similar stated
@@ -466,8 +472,8 @@ class MarginBinning(Calibrator):
             return
 
         def labels(groups: int = 0) -> str:
-            is_fitted = maps.curves is not None
-            rows = rows_for_margins(within, groups=groups, accuracy=accuracy, alpha=self.alpha, is_fitted=is_fitted)
+            alpha, is_fitted = self.alpha if groups else maps.alpha_of_bands, maps.curves is not None
+            rows = rows_for_margins(within, groups=groups, accuracy=accuracy, alpha=alpha, is_fitted=is_fitted)
             return f"about {rounded_up(rows / share):,} labelled rows"
 
         bound, width = maps.median_error_bound(), maps.median_group_width()

@@ -45,8 +45,9 @@ _MOVED = "In a band, calibrated is then replaced by plus + times * calibrated."
 _BAND = "A band holds confidences above `above`, up to and including `up_to`; null is no bound."
 _MARGINS = (
     "low = calibrated - below and high = calibrated + over, with the numbers of the band, cut off at 0 and 1: on "
-    "average, answers of the band are too high by `below` at most, and too low by `over` at most. group_low and group_high are about the accuracy "
-    "of a map's own group; null if it has no interval. All of this holds at once with probability 1 - alpha."
+    "average, answers of the band are too high by `below` at most, and too low by `over` at most. group_low and "
+    "group_high are about the accuracy of a map's own group; null if it has no interval. All of this holds at once "
+    "with probability 1 - alpha."
 )
 _SHAPE = "x is the score of the confidence: straight lines between the knots of `shape`, level outside of them."
 

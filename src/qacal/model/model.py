@@ -103,8 +103,8 @@ class QACalibrator(HasParameters, BaseModel):
     ...            for row in sums + capitals]
     >>> model = QACalibrator(partition="bisecting:1").fit(records)
     >>> evidence = model.explain("What is 42 plus 42?", "42", 0.9)
-    >>> round(evidence["calibrated"], 1), evidence["low"] < evidence["calibrated"] < evidence["high"]
-    (0.3, True)
+    >>> abs(evidence["calibrated"] - 0.27) < 0.05, evidence["low"] < 0.27 < evidence["high"]
+    (True, True)
 
     The true probability is 0.12 / 0.44 = 0.27: a fifth of the sums are correct, and correct ones are stated with 0.9
     more often. The group interval is about all sums:

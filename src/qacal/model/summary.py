@@ -53,7 +53,7 @@ def _too_few(model: QACalibrator, is_certified_apart: bool) -> list[str]:
         return []
     needed = rows_for_one_bin(_ERROR, maps.certificate.alpha)
     if isinstance(maps, MarginMaps):
-        needed = rows_for_margins(_ERROR, alpha=maps.certificate.alpha, is_fitted=maps.curves is not None)
+        needed = rows_for_margins(_ERROR, alpha=maps.alpha_of_bands, is_fitted=maps.curves is not None)
     labels = labels_for_group(needed, 1.0, 0.0 if is_certified_apart else _learning_share(model))
     if rows >= labels:
         return []
