@@ -25,7 +25,8 @@ SCORES = {"stated": "confidence", "qacal": "calibrated", "+tokens": "with_tokens
 
 _LEGEND = (
     "stated: the confidence that the LLM stated. qacal: computed from this confidence and the text alone. "
-    "+tokens: also uses the probability of the answer's tokens, which needs a server that gives log-probabilities."
+    "+tokens: also uses the probability of the answer's tokens, which needs a server that gives log-probabilities. "
+    "An error within topics of 0.000: none is seen beyond chance."
 )
 _WIDTH = 79
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -60,4 +61,7 @@ def run(
     if json:
         print(options.json_text({"file": output, "rows": n, "seed": seed}))
     elif output != "-":
-        options.note(f"{n:,} rows written to {output}. Add a column correct (0 or 1) to all of them.")
+        options.note(
+            f"{n:,} rows written to {output}. Add a column correct (0 or 1) to all of them, and then:\n"
+            f"    qacal evaluate {quote(output)} --model {quote(model)}"
+        )

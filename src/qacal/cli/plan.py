@@ -71,6 +71,8 @@ def run(
             "--within and --groups plan the default model, --epsilon and --points-per-bin other calibrators; pass one "
             "kind of option."
         )
+    if within is not None and not 0 < within < 1:
+        raise typer.BadParameter(f"--within is {within:g}; expected a number between 0 and 1.")
     if rows is not None and rows < 1:
         raise typer.BadParameter(f"--rows is {rows}; expected 1 or more.")
     margins: dict[str, Any] | None = None
