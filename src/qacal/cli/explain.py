@@ -162,9 +162,9 @@ def _interval(model: QACalibrator, evidence: dict[str, Any]) -> str:
         return f"{interval}: the fit had no such rows, so nothing is certified"
     chance = f"{counted(evidence['rows'], 'row')}, with probability {100 * (1 - evidence['alpha']):.4g}%"
     if evidence["source"] == "band":
-        maps = model.calibrator_.maps_
+        bands = getattr(model.calibrator_.maps_, "n_bands", 1)
         kind = "stated confidence" if model.learned_score_ is None else "score"
-        similar = "all answers" if maps.n_bands == 1 else f"answers with a similar {kind} (one of {maps.n_bands} bands)"
+        similar = "all answers" if bands == 1 else f"answers with a similar {kind} (one of {bands} bands)"
         # An end at 0 or 1 is cut off, and does not say how far off the band is.
         off = [f"{evidence['calibrated'] - evidence['low']:.2f} too high"] if evidence["low"] > 0 else []
         off += [f"{evidence['high'] - evidence['calibrated']:.2f} too low"] if evidence["high"] < 1 else []
