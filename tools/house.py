@@ -1,4 +1,7 @@
-"""Measure the size and shape of the code: python -m tools.house prints each number with its target."""
+"""Measure the size and shape of the code: python -m tools.house prints each number with its limit.
+
+A limit is raised only by a commit that says what the code does for it.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,13 @@ def main() -> None:
         fit_modules, _, opened = _run(Path(folder), _fit)
         apply_modules, apply_functions, _ = _run(Path(folder), _apply)
     once, private = _private_functions(files)
-    print(f"{'':45}{'now':>14}   target")
+    print(f"{'':45}{'now':>14}   limit")
     for name, value, target in [
         ("modules in the root of src/qacal", len(list(SOURCE.glob("*.py"))), "at most 8"),
         ("import layers", _layers(), "at most 10"),
-        ("Python files / lines", f"{len(files)} / {lines:,}", "about 185 / 29,000"),
-        ("modules run by one row: apply / fit", f"{apply_modules} / {fit_modules}", "at most 30 / 45"),
-        ("functions run by one row through apply", apply_functions, "at most 180"),
+        ("Python files / lines", f"{len(files)} / {lines:,}", "at most 205 / 38,000"),
+        ("modules run by one row: apply / fit", f"{apply_modules} / {fit_modules}", "at most 40 / 52"),
+        ("functions run by one row through apply", apply_functions, "at most 240"),
         ("times fit opens its input", opened, "at most 3"),
         ("private functions named in one place only", f"{once} of {private}", "inline the short ones"),
     ]:
