@@ -16,7 +16,7 @@ def test_the_drawn_rows_can_be_labelled_and_evaluated(tmp_path):
     code, out, said = run("label-next", model, new, "-n", 80, "-o", drawn)
     assert (code, out) == (0, "")
     assert "80 rows written to" in said
-    assert "Add a column correct (0 or 1) to all of them." in " ".join(said.split())
+    assert "Add a column correct (0 or 1) to all of them, and then: qacal evaluate" in " ".join(said.split())
     frame = pl.read_ndjson(drawn)
     assert frame.columns == ["id", "subject", "confidence", "stratum", "label_probability"]
     frame.join(rows.select("id", "correct"), on="id").write_ndjson(tmp_path / "labelled.jsonl")

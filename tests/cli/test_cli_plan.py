@@ -48,7 +48,7 @@ def test_rows_that_are_too_few():
         (("--within", "0.1", "--epsilon", "0.1"), "pass one kind of option"),
         (("--groups", "4", "--points-per-bin", "10"), "pass one kind of option"),
         (("--rows", "0"), "--rows is 0; expected 1 or more"),
-        (("--within", "2"), "within is 2.0; expected a distance between 0 and 1"),
+        (("--within", "2"), "--within is 2; expected a number between 0 and 1"),
     ],
 )
 def test_refusals(arguments, said):
