@@ -17,7 +17,7 @@ LOCKED = $$(command -v uv || echo $(BIN)/uv) sync --quiet --locked --inexact --e
 	{ echo "uv could not install the versions of uv.lock. Installing the newest allowed versions with pip instead."; \
 	  $(PIP) -e '.[$(1)]'; }
 # A process per core, each with one thread for linear algebra. Compiled modules are kept: the tests start many Pythons.
-TESTS = OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+TESTS = OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --durations 10
 
 .PHONY: help demo test test-all check bench format clean local-llm local-llm-qwen local-llm-stop
 
