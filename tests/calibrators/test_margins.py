@@ -82,11 +82,11 @@ def slow_margins(rows, held, tops, min_rows, alpha, has_groups):
             out.append((1.0, 1.0, 0.0))
             continue
         error *= stats.t.isf(tail, len(counted))
-        lower = max(accuracy - np.hypot(accuracy - low, error), 0.0)
-        upper = min(accuracy + np.hypot(high - accuracy, error), 1.0)
-        wanted = (len(scores) * accuracy + 20 * answer) / (len(scores) + 20)
-        wanted = min(max(wanted, lower), upper)
-        out.append((wanted - lower, upper - wanted, wanted - answer))
+        wanted = answer + len(scores) / (len(scores) + 20) * len(counted) / (len(counted) + 2) * (accuracy - answer)
+        error *= (1 - wanted) / (1 - answer) if wanted > answer else wanted / max(answer, 1e-300)
+        lower, upper = accuracy - np.hypot(accuracy - low, error), accuracy + np.hypot(high - accuracy, error)
+        wanted = min(max(wanted, lower, 0.0), upper, 1.0)
+        out.append((min(wanted - lower, 1.0), min(upper - wanted, 1.0), wanted - answer))
     names = sorted(groups)
     intervals = slow_intervals([groups[name] for name in names], part / (2 * max(len(names), 1)))
     return np.array(out), {name: (low, high, n) for name, (n, _, low, high) in zip(names, intervals, strict=True)}
@@ -339,15 +339,16 @@ def test_answers_are_moved_to_the_accuracy_of_their_band(seed, off):
     band = np.searchsorted(cells.tops, score)
     rows = np.bincount(band)
     before, after = (np.bincount(band, one) / rows for one in (score, found.calibrated))
-    # The mean answer counts as 20 rows of its own.
-    accuracy = (np.bincount(band, right) + 20 * before) / (rows + 20)
-    np.testing.assert_allclose(after, accuracy, atol=1e-6)
+    # The mean answer counts as 20 rows of its own, and as two of those that tell it, which are all rows here.
+    accuracy = np.bincount(band, right) / rows
+    wanted = before + rows / (rows + 20) * rows / (rows + 2) * (accuracy - before)
+    np.testing.assert_allclose(after, wanted, atol=1e-6)
     np.testing.assert_allclose(after - before, maps.shift, atol=1e-6)
 
 
 def test_few_rows_hardly_move_answers():
     maps = fit_margins(Tally.of([0.3], [1]), Cells(np.array([np.inf]), 0))
-    assert maps.apply(Rows(np.array([0.3]), None, None))[0] == pytest.approx((1 + 20 * 0.3) / 21)
+    assert maps.apply(Rows(np.array([0.3]), None, None))[0] == pytest.approx(0.3 + 0.7 / 21 / 3)
 
 
 def test_answers_of_another_score():

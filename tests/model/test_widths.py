@@ -81,7 +81,7 @@ def test_a_loaded_model_has_no_table(model, tmp_path):
     model.save(tmp_path / "model")
     loaded = QACalibrator.load(tmp_path / "model")
     assert loaded.widths_ == ()
-    assert described(loaded).splitlines() == described(model).splitlines()[:-4]
+    assert described(loaded).splitlines()[1:] == described(model).splitlines()[1:-4]
 
 
 @pytest.mark.usefixtures("wordless_unless_full")

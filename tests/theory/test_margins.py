@@ -19,6 +19,7 @@ from tests.sizes import FULL, full_only
 from tests.theory.lab import assert_breaks, assert_holds, at_least, failure_rate
 
 ALPHA, DEPTH, NOISE = 0.1, 3, 40
+TWO_ANSWERS = [(0.5, (0.05, 0.95)), (0.15, (0.1, 0.97))]
 SHIFT = np.linspace(-0.6, 0.6, 2**DEPTH)
 
 
@@ -161,29 +162,40 @@ def test_the_mean_answer_must_come_from_rows_that_did_not_train():
     assert_breaks(lambda rng: breaks(rng, False), ALPHA, 200)
 
 
-@pytest.mark.parametrize("n_held", [3, 10, 30])
-@pytest.mark.parametrize(("share", "answers"), [(0.5, (0.05, 0.95)), (0.15, (0.1, 0.97))])
-def test_few_held_out_answers_that_differ_much(n_held, share, answers):
-    """A normal quantile, and no more row than were seen, break it: two or three answers may all look alike."""
-    mean = share * answers[0] + (1 - share) * answers[1]
+# held-out rows, share of the first of two answers, both answers, and how often each is correct
+FEW_ANSWERS = [
+    *((n_held, share, answers, answers) for n_held in (3, 10, 30) for share, answers in TWO_ANSWERS),
+    (5, 0.6, (0.2, 0.9), (0.97, 0.97)),
+    (10, 0.6, (0.2, 0.9), (0.97, 0.97)),
+    (8, 0.6, (0.02, 0.6), (0.04, 0.04)),
+    (3, 0.1, (0.02, 0.99), (0.98, 0.01)),
+]
 
-    def misses(rng):
-        n = 7 * n_held
-        answer = np.where(rng.random(n) < share, *answers)
-        tally = Tally.of(np.full(n, 0.6), (rng.random(n) < answer) * 1.0)
-        held = Tally.of(np.full(n_held, 0.6), answer[:n_held])
-        maps = fit_margins(tally, Cells(np.array([np.inf]), 0), alpha=ALPHA, answers=held)
-        plus, times = maps.moves()
-        error = mean - (plus[0] + times[0] * mean)
-        return error < -maps.below[0] or error > maps.above[0]
 
-    # Approximate: with answers of this kind and ten of them, up to 0.125.
-    assert_holds(misses, 0.125, 400)
-    if n_held == 3:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(margins, "_FARTHEST", 0.1)
-            patch.setattr(special, "stdtrit", lambda rows, tail: special.ndtri(tail) * np.ones_like(rows))
-            assert_breaks(misses, 0.125, 400)
+def misses_few_answers(rng, n_held, share, answers, correct):
+    """Return whether the mean error of a single band is missed, if a seventh of its rows is held out."""
+    n = 7 * n_held
+    is_first = rng.random(n) < share
+    answer, right = np.where(is_first, *answers), (rng.random(n) < np.where(is_first, *correct)) * 1.0
+    held = Tally.of(np.full(n_held, 0.6), answer[:n_held])
+    maps = fit_margins(Tally.of(np.full(n, 0.6), right), Cells(np.array([np.inf]), 0), alpha=ALPHA, answers=held)
+    plus, times = maps.moves()
+    mean, accuracy = (share * first + (1 - share) * second for first, second in (answers, correct))
+    error = accuracy - (plus[0] + times[0] * mean)
+    return error < -maps.below[0] or error > maps.above[0]
+
+
+@pytest.mark.parametrize("world", FEW_ANSWERS)
+def test_few_held_out_answers_that_differ_much(world):
+    # Approximate: with calibrated answers of this kind and ten of them, up to 0.125.
+    assert_holds(lambda rng: misses_few_answers(rng, *world), 0.125, 400)
+
+
+def test_a_normal_quantile_of_few_answers_breaks_it(monkeypatch):
+    """Two or three answers may all look alike."""
+    monkeypatch.setattr(margins, "_FARTHEST", 0.1)
+    monkeypatch.setattr(special, "stdtrit", lambda rows, tail: special.ndtri(tail) * np.ones_like(rows))
+    assert_breaks(lambda rng: misses_few_answers(rng, *FEW_ANSWERS[0]), 0.125, 400)
 
 
 @full_only

@@ -84,7 +84,9 @@ def test_the_failure_rate_is_near_alpha():
     """Not far below: intervals are no wider than they must be."""
     trials = 800 if FULL else 150
     rate = failure_rate(is_broken, trials, seed=2)
-    assert at_least(ALPHA / 4, trials) <= rate <= at_most(ALPHA, trials)
+    assert rate <= at_most(ALPHA, trials)
+    if FULL:  # fewer trials cannot show it
+        assert rate >= at_least(ALPHA / 4, trials)
 
 
 def test_cells_must_share_alpha():

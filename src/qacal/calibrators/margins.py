@@ -62,8 +62,9 @@ ROWS_OF_A_GROUP = 30
 
 # A fit warns of intervals that are wider than planned by this factor.
 _MISSED = 1.1
-# The mean answer of a band counts like this many rows, if it is moved to their accuracy.
-_ROWS_OF_ANSWER = 20
+# The mean answer of a band counts like this many rows, and held-out rows, if it is moved to the accuracy.
+_ROWS_OF_ANSWER, _HELD_OF_ANSWER = 20, 2
+_TINY = 1e-12
 # How far one more row of each band is from the mean answer: a band may have hardly any rows, and these may look alike.
 _FARTHEST = 0.5
 
@@ -233,15 +234,19 @@ def fit_margins(
     rows = found.rows[:bands]
     if curves is None:
         tail = part / (2 * (bands if tally.block is not None else _occupied(rows)))
-        answer, error = _mean_answers(root, cells.tops, answers, tail)
+        held, answer, error = _mean_answers(root, cells.tops, answers, tail)
     else:
-        answer, error = _mean_of_curves(tally, cells.tops, curves), np.zeros(bands)
-    is_known = (rows > 0) & np.isfinite(error)
-    answer, error = np.where(is_known, answer, accuracy), np.where(is_known, error, 1.0)
-    lower = np.maximum(accuracy - np.hypot(accuracy - low, error), 0.0)
-    upper = np.minimum(accuracy + np.hypot(high - accuracy, error), 1.0)
-    wanted = np.clip((rows * accuracy + _ROWS_OF_ANSWER * answer) / (rows + _ROWS_OF_ANSWER), lower, upper)
-    below, above = (np.where(is_known, distance, 1.0) for distance in (wanted - lower, upper - wanted))
+        held, answer, error = rows, _mean_of_curves(tally, cells.tops, curves), np.zeros(bands)
+    is_known = (rows > 0) & (held > 0)
+    answer = np.where(is_known, answer, accuracy)
+    # Few rows say little about the accuracy, and few held-out ones about the mean answer.
+    trust = rows / (rows + _ROWS_OF_ANSWER) * (1.0 if curves is not None else held / (held + _HELD_OF_ANSWER))
+    wanted = answer + trust * (accuracy - answer)
+    # A line moves the answers, and with them the error of their mean.
+    error = error * np.where(wanted > answer, (1 - wanted) / (1 - answer + _TINY), wanted / (answer + _TINY))
+    lower, upper = accuracy - np.hypot(accuracy - low, error), accuracy + np.hypot(high - accuracy, error)
+    wanted = np.clip(wanted, np.maximum(lower, 0.0), np.minimum(upper, 1.0))
+    below, above = (np.where(is_known, np.minimum(distance, 1.0), 1.0) for distance in (wanted - lower, upper - wanted))
     cells_of_fit = BinMaps(
         top=np.concatenate([cells.tops, np.full(len(codes), np.inf)]),
         tie=np.zeros(len(found.rows), dtype=np.uint64),
@@ -315,8 +320,8 @@ def _certifiable(level: Tally, *, is_tree: bool) -> Ints:
     return np.unique(codes)
 
 
-def _mean_answers(root: Tally, tops: Floats, answers: Tally | None, tail: float) -> tuple[Floats, Floats]:
-    """Return the mean answer of each band, and its error, which is larger with probability `tail`; inf if unknown."""
+def _mean_answers(root: Tally, tops: Floats, answers: Tally | None, tail: float) -> tuple[Floats, Floats, Floats]:
+    """Return the number of held-out rows of each band, the mean answer, and its error at the level `tail`."""
     from scipy import special
 
     count = len(tops)
@@ -334,7 +339,7 @@ def _mean_answers(root: Tally, tops: Floats, answers: Tally | None, tail: float)
         within = np.maximum(answers.wtt - answers.wt**2 / answers.w, 0.0)
         n, more, its_error = _means(place, answer - share * answers.confidence, answers.rows, count, within)
         first, error = np.clip(share * first + more, 0.0, 1.0), np.hypot(share * error, its_error)
-    return first, np.where(n > 0, -special.stdtrit(np.maximum(n, 1), tail) * error, np.inf)
+    return n, first, -special.stdtrit(np.maximum(n, 1), tail) * error
 
 
 def _mean_of_curves(tally: Tally, tops: Floats, curves: TreeMaps) -> Floats:

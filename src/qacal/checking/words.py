@@ -140,7 +140,7 @@ def _confidence(checked: RecordsCheck) -> str:
 
 def _useful(checked: RecordsCheck, edited: Callable[[str], str]) -> Iterator[str]:
     if checked.useful:
-        yield "Columns that fit will try by itself, and how to be sure that it uses them:"
+        yield "Columns that a fit could use (if there are texts, it tries all but vectors):"
     for column in checked.useful:
         first, *others = map(edited, column.options)
         if column.auroc is not None:

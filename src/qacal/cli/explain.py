@@ -189,7 +189,7 @@ def _why(evidence: dict[str, Any]) -> Iterator[str]:
         "text": "the meaning of the text",
         "form": "its form (lengths, digits, ...)",
         "words": "its words",
-        STEP: "the interval, or the step",
+        STEP: "the accuracy of its band, or the step",
     }
     yield ""
     yield f"{'Why':<36}{'logit':>8}  probability"

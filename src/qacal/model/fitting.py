@@ -208,7 +208,7 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
             calibrator._fit_cells(tally, plan(labels), held, split.certifying)
         else:
             calibrator.fit_tally(tally)
-        if isinstance(calibrator, MarginBinning) and tuned is None:
+        if isinstance(calibrator, MarginBinning):
             if score is None:
                 plan = partial(calibrator._cells_of, tally, tally.n / labels)
             widths = widths_by_labels(calibrator, rows, tally, labels, plan)

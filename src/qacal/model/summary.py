@@ -35,7 +35,7 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     lines = [] if is_continuous else [*_too_few(model, is_certified_apart), _fitted(model, is_certified_apart)]
     lines += _tried(model)
     if isinstance(maps, MarginMaps):
-        lines += [*_certified_margins(model, maps), *_widths(model.widths_, is_certified_apart)]
+        lines += [*_certified_margins(model, maps), *_widths(model.widths_, is_certified_apart, maps.curves is None)]
     elif isinstance(maps, BinMaps):
         lines += [_certified(model, maps), *_certified_groups(model, maps, is_certified_apart)]
     elif model.rows_ < _FEW and model.learned_score_ is None:
@@ -46,18 +46,20 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
 def _too_few(model: QACalibrator, is_certified_apart: bool) -> list[str]:
     """Return, for very few rows, that their intervals say little, and how many rows would say more."""
     maps = model.calibrator_.maps_
+    if not isinstance(maps, BinMaps | MarginMaps):
+        return []
     # The score of which no row certifies.
     score = model.pipeline_.first or model.learned_score_
     rows = model.rows_ + (0 if score is None or is_certified_apart else score.rows_)
-    if not isinstance(maps, BinMaps | MarginMaps) or rows >= _VERY_FEW:
-        return []
+    kind, learning = ("certifying row", 0.0) if is_certified_apart else ("labelled row", _learning_share(model))
     needed = rows_for_one_bin(_ERROR, maps.certificate.alpha)
     if isinstance(maps, MarginMaps):
         needed = rows_for_margins(_ERROR, alpha=maps.alpha_of_bands, is_fitted=maps.curves is not None)
-    labels = labels_for_group(needed, 1.0, 0.0 if is_certified_apart else _learning_share(model))
-    if rows >= labels:
+        if maps.certificate.is_by_document:  # few documents have one band
+            rows, kind, learning = int(maps.cells.rows[: len(maps.below)].sum()), "certifying document", 0.0
+    labels = labels_for_group(needed, 1.0, learning)
+    if rows >= min(labels, _VERY_FEW):
         return []
-    kind = "certifying row" if is_certified_apart else "labelled row"
     return [
         f"{counted(rows, kind)}: the intervals say little. Even one interval for all answers is within {_ERROR:g} only "
         f"from about {labels:,} {kind}s on."
@@ -68,9 +70,10 @@ def _fitted(model: QACalibrator, is_certified_apart: bool) -> str:
     groups = model.describe_groups()
     verb = "certify" if model.calibrator_.properties.is_certified else "calibrate"
     text = f"{counted(model.rows_, 'row')} {verb}"
-    if (first := model.pipeline_.first) is not None and not is_certified_apart:
-        total = first.rows_ + model.rows_
-        text = f"{total:,} labelled rows: {first.rows_:,} fix bands and groups, {model.rows_:,} {verb}"
+    measured = [one.labels for one in model.widths_ if one.is_measured]
+    if model.pipeline_.first is not None and measured and not is_certified_apart:
+        total = measured[-1]
+        text = f"{total:,} labelled rows: {total - model.rows_:,} only train, {model.rows_:,} {verb}"
     if len(groups) == 1:
         text += ", in one group"
     elif groups:
@@ -157,7 +160,7 @@ def _certified_margins(model: QACalibrator, maps: MarginMaps) -> list[str]:
     return lines
 
 
-def _widths(widths: tuple[Widths, ...], is_certified_apart: bool) -> list[str]:
+def _widths(widths: tuple[Widths, ...], is_certified_apart: bool, has_score: bool) -> list[str]:
     """Return a table of how wide intervals are with fewer and more labelled rows, at most 80 characters wide."""
     if not widths:
         return []
@@ -171,9 +174,11 @@ def _widths(widths: tuple[Widths, ...], is_certified_apart: bool) -> list[str]:
     if any(one.groups for one in widths):
         shown = ["no" if one.group_width is None else f"±{one.group_width:.2f} ({one.groups})" for one in widths]
         cells.append(("by group (groups)", shown))
+    wide = max(11, *(len(text) + 1 for _, texts in cells for text in texts))
+    how = "with the scores of this fit" if has_score else "on parts of the rows"
     return [
-        "Widths by number of labels, measured with the scores of this fit (* expected):",
-        *(f"   {name:<22}{''.join(f'{text:>11}' for text in texts)}" for name, texts in cells),
+        f"Widths by number of labels, measured {how} (* expected):",
+        *(f"   {name:<22}{''.join(f'{text:>{wide}}' for text in texts)}" for name, texts in cells),
     ]
 
 
