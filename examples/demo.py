@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 import qacal
+from qacal.planning import shown_bound
 from qacal.report import Block, read_contents, render
 from qacal.sources.questions.quiz import answers, provenance
 
@@ -118,13 +119,13 @@ def _certificate(model: qacal.QACalibrator, applied: pl.DataFrame) -> str:
     """Return what is certified."""
     names = ("calibrated", "low", "high", "group_low", "group_high")
     value, low, high, group_low, group_high = (applied[name].to_numpy() for name in names)
-    bound = np.nanmedian(np.maximum(value - low, high - value))
-    width = np.nanmedian(group_high - group_low) / 2
+    bound = float(np.nanmedian(np.maximum(value - low, high - value)))
+    width = float(np.nanmedian(group_high - group_low)) / 2
     text = (
         f"Certified on {model.rows_:,} rows, all at once with probability 90%. By probability: for half of the "
-        f"answers, the calibrated probabilities of similar answers are off by at most {bound:.2f} on average. By "
-        f"group: qacal made {len(model.describe_groups())} groups of similar texts; for half of the answers, the "
-        f"accuracy of their group is known to ±{width:.2f}."
+        f"answers, the calibrated probabilities of similar answers are off by at most {shown_bound(bound)} on average. "
+        f"By group: qacal made {len(model.describe_groups())} groups of similar texts; for half of the answers, the "
+        f"accuracy of their group is known to ±{shown_bound(width)}."
     )
     return _wrapped(text)
 

@@ -424,6 +424,15 @@ def rounded_up(number: float) -> int:
     return ceil(number / unit) * unit
 
 
+def shown_bound(bound: float) -> str:
+    """Return a bound with two decimals, rounded up: less is not guaranteed.
+
+    >>> shown_bound(0.0415), shown_bound(0.04)
+    ('0.05', '0.04')
+    """
+    return f"{ceil(100 * bound - 1e-6) / 100:.2f}"
+
+
 def rows_for_one_bin(epsilon: float, alpha: float) -> int:
     """Return the fewest calibration rows that guarantee `epsilon`, in one bin of all rows; see :func:`epsilon`.
 

@@ -66,7 +66,7 @@ def test_which_answers_the_interval_covers(folder, tmp_path):
     assert "accuracy of answers in this group with a similar stated confidence" in lines["interval"]
     lines = shown(tmp_path / "by_topic", "--confidence", "0.9", "--column-value", "topic=chess")
     assert "accuracy of all answers" in lines["interval"]
-    assert lines["group"] == "unknown to the model"
+    assert lines["group"] == "unknown to the model, and not among the answers of the interval"
     ok("fit", folder / "a.parquet", "-o", tmp_path / "bands", "--partition", "column:topic")
     lines = shown(tmp_path / "bands", "--confidence", "0.9", "--column-value", "topic=chess")
     assert "answers with a similar stated confidence (one of 3 bands) are on average at most" in lines["interval"]

@@ -13,6 +13,7 @@ from qacal.calibrators import MarginBinning
 from qacal.calibrators.cells import Cells
 from qacal.calibrators.margins import fit_margins
 from qacal.model.summary import described
+from qacal.planning import shown_bound
 from tests.answers import answers
 from tests.cli.test_cli_fit import fit
 
@@ -73,8 +74,8 @@ def test_the_table_fits_into_a_terminal(model):
     assert all(len(line) <= 80 for line in lines)
     assert lines[1].split() == ["labelled", "rows", "500", "1,000", "2,000", "*4,000", "*8,000"]
     now = model.widths_[2]
-    assert f"±{now.band_width:.2f} ({now.bands})" in lines[2]
-    assert f"±{now.group_width:.2f} ({now.groups})" in lines[3]
+    assert f"±{shown_bound(now.band_width)} ({now.bands})" in lines[2]
+    assert f"±{shown_bound(now.group_width)} ({now.groups})" in lines[3]
 
 
 def test_a_loaded_model_has_no_table(model, tmp_path):

@@ -11,6 +11,7 @@ from qacal import MarginBinning, QACalibrator, QacalWarning
 from qacal.calibrators.base import Rows
 from qacal.calibrators.cells import Cells
 from qacal.calibrators.margins import fit_margins
+from qacal.planning import shown_bound
 from qacal.report import Block, band_plot, group_plot, read_contents, realised_errors, render
 from qacal.report.sentences import in_short, verdict_of
 from qacal.report.style import COLOURS
@@ -161,8 +162,8 @@ def test_the_guarantee_in_plain_sentences(page):
         said.lower()
     )
     assert (
-        f"The mean calibrated probability of the answers of a band is within {promise.certified:.2f} of their accuracy "
-        f"for half of the test rows, and within {promise.largest:.2f} in every band."
+        f"The mean calibrated probability of the answers of a band is within {shown_bound(promise.certified)} of their accuracy "
+        f"for half of the test rows, and within {shown_bound(promise.largest)} in every band."
     ) in said
     assert "the accuracy of all answers of a group lies in its interval, for all 4 groups." in said
     assert "every range of confidences" not in said

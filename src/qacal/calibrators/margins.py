@@ -61,7 +61,7 @@ from qacal.tally.tally import Tally
 ROWS_OF_A_GROUP = 30
 
 # A fit warns of intervals that are wider than planned by this factor.
-_MISSED = 1.1
+_MISSED = 1.05
 # The mean answer of a band counts like this many rows, and held-out rows, if it is moved to the accuracy.
 _ROWS_OF_ANSWER, _HELD_OF_ANSWER = 20, 2
 _TINY = 1e-12

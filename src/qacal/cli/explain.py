@@ -34,10 +34,11 @@ def run(
 ) -> None:
     """Explain the calibrated probability of one answer.
 
-    stated is the LLM's confidence, calibrated the probability that the answer is correct. The interval is
-    certified, and is about the accuracy of similar answers: those of the group, of a larger group if the group has too
-    few rows, or of all kinds. The last lines say what moved the probability away from the stated confidence. For a set
-    of models (qacal fit --by model), name the LLM: --column-value model=NAME.
+    stated is the LLM's confidence, calibrated the probability that the answer is correct. The interval is certified. By
+    default it says how far off the answers of a band are on average, those with a similar score; with other
+    calibrators, it is about the accuracy of similar answers in the group or in a larger one. The last lines say what
+    moved the probability away from the stated confidence. For a set of models (qacal fit --by model), name the LLM:
+    --column-value model=NAME.
 
     \b
         qacal explain model --question "What is 17 * 23?" --answer 391 --confidence 0.9
@@ -160,7 +161,9 @@ def _interval(model: QACalibrator, evidence: dict[str, Any]) -> str:
     interval = f"{evidence['low']:.2f} to {evidence['high']:.2f}"
     if not evidence["rows"]:
         return f"{interval}: the fit had no such rows, so nothing is certified"
-    chance = f"{counted(evidence['rows'], 'row')}, with probability {100 * (1 - evidence['alpha']):.4g}%"
+    is_by_document = getattr(getattr(model.calibrator_.maps_, "certificate", None), "is_by_document", False)
+    kind_of_row = "document" if is_by_document else "row"
+    chance = f"{counted(evidence['rows'], kind_of_row)}, with probability {100 * (1 - evidence['alpha']):.4g}%"
     if evidence["source"] == "band":
         bands = getattr(model.calibrator_.maps_, "n_bands", 1)
         kind = "stated confidence" if model.learned_score_ is None else "score"
@@ -215,7 +218,8 @@ def _short(text: str) -> str:
 def _group(model: QACalibrator, name: Any) -> str:
     groups = {group.group: group for group in model.describe_groups()}
     if name not in groups:
-        return "unknown to the model" if groups else "none; this model has no groups"
+        unknown = "unknown to the model, and not among the answers of the interval"
+        return unknown if groups else "none; this model has no groups"
     group = groups[name]
     words = f" ({', '.join(group.words[:6])})" if group.words else ""
     rows = counted(group.rows, "row")

@@ -14,7 +14,7 @@ from qacal.errors import counted
 from qacal.metrics.scores import SHOWN_CUT
 from qacal.model.defaults import SHARE, SHARE_OF_FIRST, SHARE_WITH_MARGINS, SHARE_WITH_SCORE
 from qacal.model.widths import Widths
-from qacal.planning import rounded_up, rows_for_margins, rows_for_one_bin
+from qacal.planning import rounded_up, rows_for_margins, rows_for_one_bin, shown_bound
 
 if TYPE_CHECKING:
     from qacal.model.model import QACalibrator
@@ -123,7 +123,7 @@ def _column(trial: ColumnTrial) -> str:
     if not trial.is_used:
         if trial.gain <= trial.error:
             loss = f"{-trial.gain:+.4f} ± {trial.error:.4f}"
-            return f"Column {trial.name}: not used. With it, the log loss is not lower ({loss})."
+            return f"Column {trial.name}: not used. With it, the log loss is not clearly lower ({loss})."
         reason = "a simpler score is better"
         if trial.is_suspect:
             reason = f"that is suspiciously much; to use it, pass --feature {trial.name} (in Python: features)"
@@ -139,20 +139,21 @@ def _certified_margins(model: QACalibrator, maps: MarginMaps) -> list[str]:
     within = getattr(model.calibrator_, "within", None)
     asked = "" if within is None else f" (asked for: {within:g})"
     documents = ", as documents, since ids repeat" if maps.certificate.is_by_document else ""
-    similar = "similar answers" if maps.curves is None else "similar stated confidences"
-    bands = f"each of {maps.n_bands} bands" if maps.n_bands > 1 else "one band"
+    similar = "similar scores" if maps.curves is None else "similar stated confidences"
+    cells = f"in each of {maps.n_bands} bands of {similar}" if maps.n_bands > 1 else "over all answers together"
     lines = [
         f"Certified on {counted(model.rows_, 'row')}{documents}. With probability "
         f"{100 * (1 - maps.certificate.alpha):.4g}%, all of this holds at once:",
-        f"   by probability: in {bands} of {similar}, the mean calibrated\n      probability is near the accuracy:\n"
-        f"      within {maps.median_error_bound():.2f} for half of the answers{asked}, "
-        f"within {maps.largest_error_bound():.2f} for all.",
+        f"   by probability: {cells}, the mean calibrated\n      probability is near the accuracy:\n"
+        f"      within {shown_bound(maps.median_error_bound())} for half of the answers{asked}, "
+        f"within {shown_bound(maps.largest_error_bound())} for all.",
     ]
     if (width := maps.median_group_width()) is not None:
         groups = f"each of {maps.n_groups} groups" if maps.n_groups > 1 else "one group"
         lines.append(
             f"   by group: the accuracy of {groups} is known\n"
-            f"      to ±{width:.2f} for half of the answers{asked}, to ±{maps.largest_group_width():.2f} for all."
+            f"      to ±{shown_bound(width)} for half of the answers{asked}, "
+            f"to ±{shown_bound(maps.largest_group_width())} for all."
         )
     known = known_groups(maps.grouping, maps.max_depth)
     if (others := len(np.unique(known[known >= 0])) - maps.n_groups) and maps.max_depth is None:
@@ -169,10 +170,12 @@ def _widths(widths: tuple[Widths, ...], is_certified_apart: bool, has_score: boo
             "certifying rows" if is_certified_apart else "labelled rows",
             [f"{'' if one.is_measured else '*'}{one.labels:,}" for one in widths],
         ),
-        ("by probability (bands)", [f"±{one.band_width:.2f} ({one.bands})" for one in widths]),
+        ("by probability (bands)", [f"±{shown_bound(one.band_width)} ({one.bands})" for one in widths]),
     ]
     if any(one.groups for one in widths):
-        shown = ["no" if one.group_width is None else f"±{one.group_width:.2f} ({one.groups})" for one in widths]
+        shown = [
+            "no" if one.group_width is None else f"±{shown_bound(one.group_width)} ({one.groups})" for one in widths
+        ]
         cells.append(("by group (groups)", shown))
     wide = max(11, *(len(text) + 1 for _, texts in cells for text in texts))
     how = "with the scores of this fit" if has_score else "on parts of the rows"

@@ -52,7 +52,9 @@ class Widths:
                 group_width = then.group_width
             else:
                 group_width *= then.group_width / now.group_width
-        band_width = self.band_width * then.band_width / now.band_width
+        # A fit of few rows may be lucky or unlucky; one of more rows will hardly be so by as much.
+        luck = float(np.clip(self.band_width / now.band_width, 0.8, 1.25))
+        band_width = min(luck * then.band_width, 1.0)
         return Widths(times * self.labels, False, len(then.tops), band_width, groups, group_width)
 
 

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 
 from qacal import __version__
 from qacal.metrics.words import error_seen, percent
+from qacal.planning import shown_bound
 from qacal.report.content import Content
 from qacal.report.figures.intervals import band_plot, group_plot
 from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
@@ -71,7 +72,7 @@ def _template() -> Template:
     )
     css = Markup((_FOLDER / "page.css").read_text(encoding="utf-8"))
     environment.globals.update(version=__version__, css=css, few=FEW_ROWS)
-    environment.filters.update(percent=percent, group_name=group_name, group_numbers=group_numbers)
+    environment.filters.update(bound=shown_bound, percent=percent, group_name=group_name, group_numbers=group_numbers)
     return environment.get_template("page.html")
 
 

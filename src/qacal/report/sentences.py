@@ -30,7 +30,7 @@ _SOURCES = {
     "group": "the correction for their group",
     "ancestor": "the correction for a larger group",
     "root": "the correction for all questions",
-    "band": "the learned score, with the interval of their band",
+    "band": "their score or curve, with the interval of their band",
     "far": "a correction without an interval: they are unlike the fit",
 }
 _METHODS = {
@@ -43,7 +43,7 @@ _METHODS = {
     "HierarchicalScaling": "a partially pooled curve for each group",
     "TreeScaling": "curves that follow a tree of groups",
     "TreeBinning": "curves that follow a tree of groups, in steps",
-    "MarginBinning": "the learned score, certified by probability and by group",
+    "MarginBinning": "a score, or curves, certified by probability and by group",
     "StepBinning": "steps of the learned score, each certified on other rows",
     "IsotonicCalibration": "the best increasing curve",
 }
@@ -148,7 +148,7 @@ def _maps(gathered: Gathered) -> Fact:
     if isinstance(maps, MarginMaps):
         bands, groups = len(maps.below), len(maps.cells.rows) - len(maps.below)
         detail = f"all intervals hold at once with probability {percent(1 - maps.certificate.alpha)}"
-        similar = "similar answers" if maps.curves is None else "similar stated confidences"
+        similar = "similar scores" if maps.curves is None else "similar stated confidences"
         return Fact("Intervals", f"{counted(bands, 'band')} of {similar}, {counted(groups, 'group')}", detail)
     if not isinstance(maps, BinMaps):
         return Fact("Corrections", "curves, without intervals")

@@ -12,6 +12,7 @@ import pytest
 from tools.local_llm import MODELS
 
 from qacal import load
+from qacal.planning import shown_bound
 from qacal.sources.elicitation import matches
 from qacal.sources.questions.quiz import answers, provenance, questions
 from tests.cli.test_cli import ok
@@ -125,11 +126,11 @@ def test_the_demo_says_what_is_certified(demo):
     assert {*found["source"]} == {"band", "far"}
     bound = pl.max_horizontal(pl.col("high") - pl.col("calibrated"), pl.col("calibrated") - pl.col("low"))
     text, readme = " ".join(lines), " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"similar answers are off by at most {found.select(bound.median()).item():.2f} on average" in text
-    assert f"similar ones are off by at most {found.select(bound.median()).item():.2f} on average" in readme
+    assert f"similar answers are off by at most {shown_bound(found.select(bound.median()).item())} on average" in text
+    assert f"similar ones are off by at most {shown_bound(found.select(bound.median()).item())} on average" in readme
     width = found.select((pl.col("group_high") - pl.col("group_low")).median() / 2).item()
     assert f"qacal made {found['group'].n_unique()} groups of similar texts" in text
-    assert f"the accuracy of their group is known to ±{width:.2f}." in text
+    assert f"the accuracy of their group is known to ±{shown_bound(width)}." in text
 
 
 def test_the_readme_shows_what_the_demo_measures(demo):

@@ -34,6 +34,8 @@ _SEED, _COLUMN_SEED = 5, 6
 # Folds are used until they have this many rows: then the differences between candidates that matter, .01 of log loss,
 # are twice their own noise.
 ENOUGH_ROWS = 1_000
+# With fewer rows, a held-out loss cannot tell whether the text helps.
+_ROWS_FOR_TEXT = 30
 
 # Rows of the fit that lack the same columns have a score of their own if they are this many.
 _ROWS_OF_A_PATTERN, _MOST_FALLBACKS = 50, 12
@@ -217,7 +219,7 @@ def choose(material: Material, objective: Objective = "log_loss") -> Choice:
     # Texts and columns are added to the best candidate without them.
     simple = min(tried[1:], key=loss)
     base = simple
-    if material.signals.text is not None:
+    if material.signals.text is not None and len(material.correct) >= _ROWS_FOR_TEXT:
         tried.append(_tried(material, replace(simple.candidate, has_text=True)))
         base = min(simple, tried[-1], key=loss)
     others = [name for name in material.signals.columns if name not in material.signals.confidences]
