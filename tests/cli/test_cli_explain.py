@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from qacal import QACalibrator, StepBinning, load
+from qacal.planning import shown_bound
 from tests.answers import answers
 from tests.cli.test_cli import ok, run
 
@@ -46,7 +47,7 @@ def test_it_is_what_the_model_explains(folder):
     similar = "all answers" if bands == 1 else f"answers with a similar score (one of {bands} bands)"
     assert lines["interval"] == (
         f"{found['low']:.2f} to {found['high']:.2f}: {similar} are on average at most "
-        f"{found['calibrated'] - found['low']:.2f} too high and {found['high'] - found['calibrated']:.2f} too low "
+        f"{shown_bound(found['calibrated'] - found['low'])} too high and {shown_bound(found['high'] - found['calibrated'])} too low "
         f"({found['rows']} rows, with probability 90%)"
     )
     assert lines[""] == (

@@ -162,8 +162,8 @@ def test_the_guarantee_in_plain_sentences(page):
         said.lower()
     )
     assert (
-        f"The mean calibrated probability of the answers of a band is within {shown_bound(promise.certified)} of their accuracy "
-        f"for half of the test rows, and within {shown_bound(promise.largest)} in every band."
+        f"The mean calibrated probability of the answers of a band is within {shown_bound(promise.certified)} of their "
+        f"accuracy for half of the test rows, and within {shown_bound(promise.largest)} in every band."
     ) in said
     assert "the accuracy of all answers of a group lies in its interval, for all 4 groups." in said
     assert "every range of confidences" not in said

@@ -165,12 +165,14 @@ def _interval(model: QACalibrator, evidence: dict[str, Any]) -> str:
     kind_of_row = "document" if is_by_document else "row"
     chance = f"{counted(evidence['rows'], kind_of_row)}, with probability {100 * (1 - evidence['alpha']):.4g}%"
     if evidence["source"] == "band":
+        from qacal.planning import shown_bound
+
         bands = getattr(model.calibrator_.maps_, "n_bands", 1)
         kind = "stated confidence" if model.learned_score_ is None else "score"
         similar = "all answers" if bands == 1 else f"answers with a similar {kind} (one of {bands} bands)"
         # An end at 0 or 1 is cut off, and does not say how far off the band is.
-        off = [f"{evidence['calibrated'] - evidence['low']:.2f} too high"] if evidence["low"] > 0 else []
-        off += [f"{evidence['high'] - evidence['calibrated']:.2f} too low"] if evidence["high"] < 1 else []
+        off = [f"{shown_bound(evidence['calibrated'] - evidence['low'])} too high"] if evidence["low"] > 0 else []
+        off += [f"{shown_bound(evidence['high'] - evidence['calibrated'])} too low"] if evidence["high"] < 1 else []
         if not off:
             return f"{interval}: nothing is certified about {similar} ({chance})"
         return f"{interval}: {similar} are on average at most {' and '.join(off)} ({chance})"
