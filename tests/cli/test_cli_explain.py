@@ -47,7 +47,8 @@ def test_it_is_what_the_model_explains(folder):
     similar = "all answers" if bands == 1 else f"answers with a similar score (one of {bands} bands)"
     assert lines["interval"] == (
         f"{found['low']:.2f} to {found['high']:.2f}: {similar} are on average at most "
-        f"{shown_bound(found['calibrated'] - found['low'])} too high and {shown_bound(found['high'] - found['calibrated'])} too low "
+        f"{shown_bound(found['calibrated'] - found['low'])} too high and "
+        f"{shown_bound(found['high'] - found['calibrated'])} too low "
         f"({found['rows']} rows, with probability 90%)"
     )
     assert lines[""] == (
