@@ -23,6 +23,7 @@ import numpy as np
 
 from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.score import LearnedScore, ScoreReading
+from qacal.calibrators.score.texts import PairTexts
 from qacal.embedders import ColumnEmbedder, Embedder, StaticEmbedder, embedder
 from qacal.errors import InputError
 from qacal.model.features import Embed, Feature
@@ -283,10 +284,9 @@ class Pipeline:
             if batch.reading.has(feature.name, batch.table.names):
                 values = batch.listed(feature.name)
                 inputs |= feature.read(values, *texts, self.embed)
-        if any(score.reads_words for score in self.scores):
-            inputs |= dict(zip(("question", "answer"), texts, strict=True))
-        read = self.score._read(inputs, explains=explains)
-        return read if self.first is None else replace(read, first=self.first.predict(inputs)), groups
+        words = PairTexts.of(*texts) if any(score.reads_words for score in self.scores) else None
+        read = self.score._read(inputs, words, explains=explains)
+        return read if self.first is None else replace(read, first=self.first._read(inputs, words).score), groups
 
     def rows(self, batch: Batch) -> tuple[Rows, Floats]:
         """Return validated rows in the form that the calibrator's maps take, and how unlike the fit they are."""
