@@ -266,12 +266,15 @@ class Pipeline:
 
     # From rows to the inputs of the calibrator
 
-    def inputs(self, batch: Batch, *, explains: bool = False) -> tuple[ScoreReading, Any]:
+    def inputs(self, batch: Batch, *, vectors: Any = None, explains: bool = False) -> tuple[ScoreReading, Any]:
         """Return the scores (or confidences) and groups of validated rows; groups are None if they are not used.
 
+        vectors : of the rows, if the caller has them already.
         explains : also return what each signal adds to the score.
         """
-        inputs: dict[str, Any] = {EMBEDDING: self.vectors.of(batch)} if self.needs_vectors else {}
+        inputs: dict[str, Any] = {}
+        if self.needs_vectors:
+            inputs[EMBEDDING] = self.vectors.of(batch) if vectors is None else vectors
         groups = None
         if self.uses_groups:
             columns = {name: batch.column(name) for name in self.group_columns}
@@ -287,11 +290,6 @@ class Pipeline:
         words = PairTexts.of(*texts) if any(score.reads_words for score in self.scores) else None
         read = self.score._read(inputs, words, explains=explains)
         return read if self.first is None else replace(read, first=self.first._read(inputs, words).score), groups
-
-    def rows(self, batch: Batch) -> tuple[Rows, Floats]:
-        """Return validated rows in the form that the calibrator's maps take, and how unlike the fit they are."""
-        read, groups = self.inputs(batch)
-        return self.rows_of(read, groups, batch.ids), read.unlike
 
     def rows_of(self, read: ScoreReading, groups: Any, ids: ArrayLike | None) -> Rows:
         """Return rows in the form that the calibrator's maps take."""
