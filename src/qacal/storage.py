@@ -409,6 +409,30 @@ def load(
                 raise
 
 
+def version_of(path: str | Path) -> str:
+    """Return a digest of the model in a folder: the same for the same model, wherever and whenever it was saved.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from qacal.calibrators.curves import PlattScaling
+    >>> fitted = PlattScaling().fit([0.2, 0.9], [0, 1])
+    >>> with TemporaryDirectory() as home:
+    ...     for name in ("one", "two"):
+    ...         save(f"{home}/{name}", fitted, [PlattScaling])
+    ...         save(f"{home}/{name}", fitted, [PlattScaling])
+    ...     version_of(f"{home}/one") == version_of(f"{home}/two")
+    True
+    """
+    home = Path(path)
+    document = MODEL_SET if (home / MODEL_SET).is_file() else MODEL
+    try:
+        content = _checked(_read(home / document, _LARGEST_DOCUMENT))
+    except InputError as error:
+        raise ArtifactError(f"{home} holds no sound model: {error} Copy the model again, or refit.") from error
+    # The names of parts are new in each save.
+    parts = [version_of(home / name) for name in content["folders"]]
+    return digest({"value": content["value"], "arrays": [*content["arrays"].values()], "parts": parts})
+
+
 def _loaded(home: Path, data: bytes, kind: type, classes: Collection[type]) -> tuple[Any, list[Path]]:
     """Return the value in a folder, and the folders of its parts."""
     try:
