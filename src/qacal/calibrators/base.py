@@ -151,7 +151,9 @@ class Evidence:
         columns = (getattr(self, name) for name in names)
         rows = zip(*(column.tolist() if isinstance(column, np.ndarray) else column for column in columns), strict=True)
         # Only NaN differs from itself.
-        return [{name: value if value == value else None for name, value in zip(names, row)} for row in rows]
+        return [
+            {name: value if value == value else None for name, value in zip(names, row, strict=True)} for row in rows
+        ]
 
 
 class Maps(Protocol):

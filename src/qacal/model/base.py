@@ -238,7 +238,7 @@ class Notices:
         unlike = evidence["unlike"].to_numpy()
         unlike = unlike[~np.isnan(unlike)]
         self._rows += len(unlike)
-        self._far += np.count_nonzero(unlike >= FAR)
+        self._far += int(np.count_nonzero(unlike >= FAR))
         self._total += float(unlike.sum())
 
     def warn(self) -> None:

@@ -278,8 +278,8 @@ class QACalibrator(HasParameters, BaseModel):
         examples = [example for group in self.groups_ for example in group.examples]
         if not examples:
             return [], None
-        texts = ([example[name] for example in examples] for name in ("question", "answer"))
-        vectors = self.pipeline_.vectors.load().embed(*texts)
+        questions, answers = ([example[name] for example in examples] for name in ("question", "answer"))
+        vectors = self.pipeline_.vectors.load().embed(questions, answers)
         return examples, vectors / np.maximum(np.linalg.norm(vectors, axis=1), 1e-12)[:, None]
 
     def _evidence_of_arrays(

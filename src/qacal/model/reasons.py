@@ -42,9 +42,7 @@ def reasons(
         }
 
 
-def _parts(
-    model: QACalibrator, read: ScoreReading, row: int, confidence: float, calibrated: float
-) -> dict[str, float]:
+def _parts(model: QACalibrator, read: ScoreReading, row: int, confidence: float, calibrated: float) -> dict[str, float]:
     """Return logits that add up to that of the calibrated probability.
 
     Probabilities are cut as those of the score are: a logit of 0 or 1 is infinite.
@@ -62,4 +60,6 @@ def _nearest(model: QACalibrator, vector: Any) -> list[dict[str, Any]]:
     if not model.pipeline_.vectors.read_text:
         return []
     examples, vectors = model._examples
-    return [examples[at] for at in np.argsort(-(vectors @ vector), kind="stable")[:NEAREST].tolist()] if examples else []
+    return (
+        [examples[at] for at in np.argsort(-(vectors @ vector), kind="stable")[:NEAREST].tolist()] if examples else []
+    )
