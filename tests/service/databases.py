@@ -7,17 +7,21 @@ import shutil
 import subprocess
 import tempfile
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 INITDB = shutil.which("initdb") or next(iter(sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), reverse=True)), None)
+NEEDS = "needs PostgreSQL: apt-get install postgresql, pip install 'psycopg[binary]'"
 
 
 def can_run():
-    """Return whether there is a PostgreSQL, and a user that it runs as."""
+    """Return whether there is a PostgreSQL with a driver, and a user that it runs as."""
     users = Path("/etc/passwd")
     is_root = getattr(os, "geteuid", lambda: 1)() == 0
-    return INITDB is not None and (
-        not is_root or (shutil.which("runuser") and users.read_text(encoding="utf-8").count("\npostgres:"))
+    return (
+        INITDB is not None
+        and find_spec("psycopg") is not None
+        and (not is_root or (shutil.which("runuser") and users.read_text(encoding="utf-8").count("\npostgres:")))
     )
 
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from qacal.errors import InputError
 from qacal.service import store as module
 from qacal.service.store import MIGRATIONS, Label, Store, StoreError, UnknownAnswerError, answers, require_id, row_of
-from tests.service.databases import can_run, postgres
+from tests.service.databases import NEEDS, can_run, postgres
 
 EVIDENCE = {
     "source": "band",
@@ -42,7 +42,7 @@ def server():
             "postgresql",
             marks=[
                 pytest.mark.heavy,
-                pytest.mark.skipif(not can_run(), reason="needs PostgreSQL: apt-get install postgresql"),
+                pytest.mark.skipif(not can_run(), reason=NEEDS),
             ],
         ),
     ]
@@ -220,7 +220,7 @@ class TestStore:
 
 
 @pytest.mark.heavy
-@pytest.mark.skipif(not can_run(), reason="needs PostgreSQL: apt-get install postgresql")
+@pytest.mark.skipif(not can_run(), reason=NEEDS)
 def test_postgresql_may_go_and_come_back():
     with postgres() as (folder, stop, start):
         store = Store(f"postgresql+psycopg://qacal@/postgres?host={folder}")

@@ -123,8 +123,8 @@ def _serve(settings: Settings) -> None:
 
     from qacal.service.app import create_app
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     app = create_app(settings)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     service = app.state.service
     if (hangup := getattr(signal, "SIGHUP", None)) is not None:
         signal.signal(hangup, lambda number, frame: service.watcher.look())

@@ -40,7 +40,7 @@ class Batch(BaseModel):
     )
     model: str | None = Field(
         None,
-        description="The name of a served model. Without it the column model of a record decides, if there are several.",
+        description="The name of a served model. Without it the column model of a record decides, if several are.",
     )
     explain: bool = Field(
         False,
@@ -311,7 +311,7 @@ def _json(content: dict[str, Any]) -> Response:
 def _for_callers(message: str) -> str:
     """Return what is wrong without advice that is about the command line or Python.
 
-    >>> _for_callers("confidence is 85; expected 0 to 1. If these are percents, pass --percent (in Python: percent=True).")
+    >>> _for_callers("confidence is 85; expected 0 to 1. For percents, pass --percent (in Python: percent=True).")
     'confidence is 85; expected 0 to 1.'
     """
     first, *others = message.split(". ")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
@@ -17,6 +18,8 @@ from typing import Any
 from qacal.errors import InputError, QacalError, some_of
 from qacal.model.base import BaseModel
 from qacal.model.saved import load
+from qacal.records.columns import KNOWN
+from qacal.records.provenance import SAMPLING
 from qacal.storage import MODEL, MODEL_SET, version_of
 
 _log = logging.getLogger("qacal.service")
@@ -45,8 +48,32 @@ class Served:
         """The LLMs whose answers it was fitted on, as the column `model` names them."""
         return {llm for model in self.model._models.values() for llm in model.origins_.get("model", ())}
 
+    @cached_property
+    def _columns(self) -> frozenset[str]:
+        """All columns that may matter."""
+        models = self.model._models.values()
+        rules = {model.decision_rule_.column for model in models if model.decision_rule_ is not None}
+        read = {name for model in models for name in model.pipeline_.values_seen()}
+        return frozenset(name for name in {*read, *rules, self.model._by, *KNOWN, "agreement"} if name is not None)
+
     def explained(self, records: list[dict[str, Any]], *, why: bool) -> Explained:
-        """Return the evidence of each record, or the error of a bad one; `why` adds what the evidence rests on."""
+        """Return the evidence of each record, or the error of a bad one; `why` adds what the evidence rests on.
+
+        A result does not depend on the other records: only those with the same columns and types of values form a
+        table. How answers were sampled is checked for a table as a whole, so it is the same there, too.
+        """
+        alike: dict[Any, list[int]] = {}
+        for at, record in enumerate(records):
+            sampled = [repr(record.get(name)) for name in SAMPLING] if "agreement" in record else []
+            kinds = [(name, _kind(record[name])) for name in self._columns if name in record]
+            alike.setdefault((*kinds, *sampled), []).append(at)
+        found: Explained = [{}] * len(records)
+        for places in alike.values():
+            for at, one in zip(places, self._found([records[at] for at in places], why=why), strict=True):
+                found[at] = one
+        return found
+
+    def _found(self, records: list[dict[str, Any]], *, why: bool) -> Explained:
         try:
             return [*self.model._explained_rows(records, why=why)]
         except QacalError as error:
@@ -54,7 +81,11 @@ class Served:
                 return [error]
             # Some record is bad, or does not go together with others: each half by itself.
             middle = len(records) // 2
-            return [*self.explained(records[:middle], why=why), *self.explained(records[middle:], why=why)]
+            return [*self._found(records[:middle], why=why), *self._found(records[middle:], why=why)]
+
+
+def _kind(value: Any) -> type:
+    return float if type(value) is int else type(value)
 
 
 class Models:
@@ -215,11 +246,11 @@ def _finish(served: Served, jobs: list[_Job], *, why: bool) -> None:
     """Calibrate the records of some jobs together."""
     try:
         found = served.explained([record for job in jobs for record in job.records], why=why)
+        first = 0
+        for job in jobs:
+            job.done.set_result(found[first : first + len(job.records)])
+            first += len(job.records)
     except Exception as error:  # a mistake in qacal must not end the thread: requests would wait for ever
         for job in jobs:
-            job.done.set_exception(error)
-        return
-    first = 0
-    for job in jobs:
-        job.done.set_result(found[first : first + len(job.records)])
-        first += len(job.records)
+            if not job.done.done():
+                job.done.set_exception(error)

@@ -151,7 +151,11 @@ class Store:
         self._cleaned = -math.inf
         try:
             self._engine = _engine(url)
-            self._migrate()
+            try:
+                self._migrate()
+            except BaseException:
+                self._engine.dispose()
+                raise
         except (sa.exc.SQLAlchemyError, ImportError, OSError) as error:
             raise StoreError(f"the store cannot be opened: {_said(error)}. Check --store.") from None
         self._thread = Thread(target=self._write, name="qacal-store", daemon=True)
