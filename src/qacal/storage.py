@@ -394,11 +394,7 @@ def load(
     ...
     qacal.errors.ArtifactError: nowhere does not exist; a model is a folder that qacal fit makes (in Python: save).
     """
-    home = Path(path)
-    if not home.exists():
-        raise ArtifactError(f"{home} does not exist; a model is a folder that qacal fit makes (in Python: save).")
-    if not home.is_dir():
-        raise ArtifactError(f"{home} is not a folder; a model is a folder with a {document} in it.")
+    home = _folder(path, document)
     while True:
         data = _read(home / document, _LARGEST_DOCUMENT)
         try:
@@ -407,6 +403,16 @@ def load(
             # Another process may have saved a model meanwhile, and removed the parts of this one.
             if _read(home / document, _LARGEST_DOCUMENT) == data:
                 raise
+
+
+def _folder(path: str | Path, document: str) -> Path:
+    """Return the folder of a model; raise if there is none."""
+    home = Path(path)
+    if not home.exists():
+        raise ArtifactError(f"{home} does not exist; a model is a folder that qacal fit makes (in Python: save).")
+    if not home.is_dir():
+        raise ArtifactError(f"{home} is not a folder; a model is a folder with a {document} in it.")
+    return home
 
 
 def version_of(path: str | Path) -> str:
@@ -422,8 +428,8 @@ def version_of(path: str | Path) -> str:
     ...     version_of(f"{home}/one") == version_of(f"{home}/two")
     True
     """
-    home = Path(path)
-    document = MODEL_SET if (home / MODEL_SET).is_file() else MODEL
+    document = MODEL_SET if (Path(path) / MODEL_SET).is_file() else MODEL
+    home = _folder(path, document)
     try:
         content = _checked(_read(home / document, _LARGEST_DOCUMENT))
     except InputError as error:

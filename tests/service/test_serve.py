@@ -135,7 +135,7 @@ def test_wrong_use_is_named_before_anything_is_loaded(folder):
     for arguments, problem in (
         ((folder, "--host", "0.0.0.0"), "QACAL_API_KEY"),
         ((folder, folder), "two models have the name"),
-        ((folder, "--port", "70000"), "70000"),
+        ((folder, "--port", "70000"), "65535"),
     ):
         code, _, said = run("serve", *arguments)
         assert code == 2
