@@ -58,7 +58,9 @@ def run(
     ] = 30.0,
     embedder: options.Embedder = None,
 ) -> None:
-    """Serve models over HTTP: calibrated confidences with their evidence, and labels that arrive later.
+    """Serve models over HTTP.
+
+    Records come in and calibrated confidences with their evidence go out; labels of served answers may arrive later.
 
     \b
     Routes (docs/service.md has their fields; /docs and /openapi.json describe them):
