@@ -120,11 +120,10 @@ class Label:
 
 @dataclass
 class Counts:
-    """What became of served answers and labels since the start."""
+    """What became of served answers since the start."""
 
     stored: int = 0
     lost: int = 0
-    labelled: int = 0
     deleted: int = 0
     failures: int = 0
 
