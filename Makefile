@@ -57,6 +57,7 @@ $(BROWSER): $(DEV)
 	@touch $(BROWSER)
 
 $(POSTGRES): $(DEV)
+	@$(PIP) 'psycopg[binary]>=3.2' || echo "psycopg is missing; the tests of the store on PostgreSQL are skipped."
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null 2>&1 || \
 		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
 		echo "Installing PostgreSQL, to run exported SQL." && \

@@ -394,11 +394,7 @@ def load(
     ...
     qacal.errors.ArtifactError: nowhere does not exist; a model is a folder that qacal fit makes (in Python: save).
     """
-    home = Path(path)
-    if not home.exists():
-        raise ArtifactError(f"{home} does not exist; a model is a folder that qacal fit makes (in Python: save).")
-    if not home.is_dir():
-        raise ArtifactError(f"{home} is not a folder; a model is a folder with a {document} in it.")
+    home = _folder(path, document)
     while True:
         data = _read(home / document, _LARGEST_DOCUMENT)
         try:
@@ -407,6 +403,40 @@ def load(
             # Another process may have saved a model meanwhile, and removed the parts of this one.
             if _read(home / document, _LARGEST_DOCUMENT) == data:
                 raise
+
+
+def _folder(path: str | Path, document: str) -> Path:
+    """Return the folder of a model; raise if there is none."""
+    home = Path(path)
+    if not home.exists():
+        raise ArtifactError(f"{home} does not exist; a model is a folder that qacal fit makes (in Python: save).")
+    if not home.is_dir():
+        raise ArtifactError(f"{home} is not a folder; a model is a folder with a {document} in it.")
+    return home
+
+
+def version_of(path: str | Path) -> str:
+    """Return a digest of the model in a folder: the same for the same model, wherever and whenever it was saved.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from qacal.calibrators.curves import PlattScaling
+    >>> fitted = PlattScaling().fit([0.2, 0.9], [0, 1])
+    >>> with TemporaryDirectory() as home:
+    ...     for name in ("one", "two"):
+    ...         save(f"{home}/{name}", fitted, [PlattScaling])
+    ...         save(f"{home}/{name}", fitted, [PlattScaling])
+    ...     version_of(f"{home}/one") == version_of(f"{home}/two")
+    True
+    """
+    document = MODEL_SET if (Path(path) / MODEL_SET).is_file() else MODEL
+    home = _folder(path, document)
+    try:
+        content = _checked(_read(home / document, _LARGEST_DOCUMENT))
+    except InputError as error:
+        raise ArtifactError(f"{home} holds no sound model: {error} Copy the model again, or refit.") from error
+    # The names of parts are new in each save.
+    parts = [version_of(home / name) for name in content["folders"]]
+    return digest({"value": content["value"], "arrays": [*content["arrays"].values()], "parts": parts})
 
 
 def _loaded(home: Path, data: bytes, kind: type, classes: Collection[type]) -> tuple[Any, list[Path]]:

@@ -65,7 +65,8 @@ def test_rows_are_embedded_once_for_groups_and_score():
 def test_records_and_arrays_give_the_same_rows():
     rows = answers(50, seed=1)
     model = QACalibrator(partition="bisecting:2", learned_score=LearnedScore(words=False)).fit(answers(600))
-    asked, _ = model.pipeline_.rows(batch_of(rows))
+    batch = batch_of(rows)
+    asked = model.pipeline_.rows_of(*model.pipeline_.inputs(batch), batch.ids)
     vectors = embedder("static").embed([row["question"] for row in rows], [row["answer"] for row in rows])
     same = model.pipeline_.rows_from_arrays(np.array([row["confidence"] for row in rows]), None, vectors, None)
     np.testing.assert_array_equal(asked.confidence, same.confidence)

@@ -82,7 +82,7 @@ def truth_of(cells, maps, coefficients):
     codes = maps.cells.lineage.owner[1:]
     node = group >> (DEPTH - (cells.depth or 0))
     accuracy = [p[band == k].mean() for k in range(bands)] + [p[node == code].mean() for code in codes]
-    plus, times = maps.moves()
+    plus, times = maps.moves
     mean_answer = [(plus[band] + times[band] * answer)[band == k].mean() for k in range(bands)]
     return np.array(accuracy), np.array(mean_answer)
 
@@ -154,7 +154,7 @@ def test_the_mean_answer_must_come_from_rows_that_did_not_train():
         maps = fit_margins(Tally.of(first, y), cells, alpha=ALPHA, answers=Tally.of(first[tells], answer[tells]))
         X, _, p = POPULATION
         band = np.searchsorted(cells.tops, special.expit(X[:, 1]))
-        plus, times = maps.moves()
+        plus, times = maps.moves
         error = np.array([p[band == k].mean() - (plus[k] + 0.5 * times[k]) for k in range(2)])
         return ((error < -maps.below) | (error > maps.above)).any()
 
@@ -179,7 +179,7 @@ def misses_few_answers(rng, n_held, share, answers, correct):
     answer, right = np.where(is_first, *answers), (rng.random(n) < np.where(is_first, *correct)) * 1.0
     held = Tally.of(np.full(n_held, 0.6), answer[:n_held])
     maps = fit_margins(Tally.of(np.full(n, 0.6), right), Cells(np.array([np.inf]), 0), alpha=ALPHA, answers=held)
-    plus, times = maps.moves()
+    plus, times = maps.moves
     mean, accuracy = (share * first + (1 - share) * second for first, second in (answers, correct))
     error = accuracy - (plus[0] + times[0] * mean)
     return error < -maps.below[0] or error > maps.above[0]

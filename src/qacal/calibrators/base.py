@@ -145,6 +145,16 @@ class Evidence:
             columns[name] = values
         return pl.DataFrame(columns, strict=False)
 
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the evidence of each row as an object; missing values are None."""
+        names = [column.name for column in fields(self)]
+        columns = (getattr(self, name) for name in names)
+        rows = zip(*(column.tolist() if isinstance(column, np.ndarray) else column for column in columns), strict=True)
+        # Only NaN differs from itself.
+        return [
+            {name: value if value == value else None for name, value in zip(names, row, strict=True)} for row in rows
+        ]
+
 
 class Maps(Protocol):
     """The frozen result of a fit: all that prediction needs, and what is saved."""

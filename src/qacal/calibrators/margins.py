@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -126,11 +127,12 @@ class MarginMaps:
             answer = self.curves.apply(rows)
         else:
             answer = rows.confidence if rows.answer is None else rows.answer
-        intercept, slope = self.moves()
+        intercept, slope = self.moves
         return np.clip(intercept[band] + slope[band] * answer, 0.0, 1.0)
 
+    @cached_property
     def moves(self) -> tuple[Floats, Floats]:
-        """Return, for each band, the line that moves its mean answer by `shift`: towards 1 or 0, and not beyond."""
+        """For each band, the line that moves its mean answer by `shift`: towards 1 or 0, and not beyond."""
         bands = len(self.shift)
         mean = np.clip(self.cells.value[:bands] - self.shift, 0.0, 1.0)
         up = np.maximum(self.shift, 0.0) / np.where(mean < 1, 1 - mean, 1.0)

@@ -34,6 +34,7 @@ from qacal.cli import (
     plan,
     questions,
     report,
+    serve,
     split,
     threshold,
 )
@@ -69,6 +70,8 @@ Choose when to answer, so that at least 80% of the answers are correct:
     qacal threshold model test.parquet --accuracy 0.8 --save
 Estimate the share of correct rows in each document (rows with one id):
     qacal documents model test.parquet new.jsonl -o documents.csv
+Serve a model over HTTP:
+    qacal serve model
 Plan how many rows a guarantee needs:
     qacal plan --within 0.1 --groups 8
 
@@ -95,6 +98,7 @@ _COMMANDS = (
     experiment,
     embed,
     export,
+    serve,
 )
 for command in (*_SOURCES, *_COMMANDS):
     name = command.__name__.rpartition(".")[2].rstrip("_").replace("_", "-")

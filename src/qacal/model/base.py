@@ -15,7 +15,6 @@ from qacal.calibrators.base import Evidence
 from qacal.calibrators.score.likeness import FAR
 from qacal.errors import InputError, QacalWarning
 from qacal.model.pipeline import Progress
-from qacal.model.reasons import reasons
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Batch, Reading, as_source, read
@@ -54,6 +53,11 @@ class BaseModel(ABC):
         all_needs = [model.pipeline_.needs for model in self._models.values()]
         numbers = {name: most for needs in all_needs for name, most in needs["numbers"].items()}
         return {"needs_text": any(needs["needs_text"] for needs in all_needs), "numbers": numbers}
+
+    @property
+    def _orders_ties(self) -> bool:
+        """Whether a calibrator orders equal confidences by the hashes of ids."""
+        return any(model.calibrator_._tally_options().get("ties") for model in self._models.values())
 
     def _reading(
         self,
@@ -129,13 +133,17 @@ class BaseModel(ABC):
         qacal.errors.NotFittedError: this QACalibrator is not fitted yet; call fit first, or load a saved model.
         """
         row = {"question": question, "answer": answer, "confidence": confidence, **others}
-        prefix = "qacal_"
+        return self._explained_rows([row], why=True)[0]
+
+    def _explained_rows(self, rows: list[dict[str, Any]], *, why: bool) -> list[dict[str, Any]]:
+        """Return the evidence of each row as an object, with `why` as :meth:`explain` does; raise for a bad row."""
+        found: list[dict[str, Any]] = [{}] * len(rows)
         reading = Reading(on_fault=_refuse_answer)
-        (batch, frame), *_ = self._explained_batches([row], reading, needs_ids=False)
-        calibrated = batch.with_evidence(frame, prefix).row(0)
-        evidence = {name.removeprefix(prefix): value for name, value in calibrated.items() if name.startswith(prefix)}
-        ((_, model, part),) = self._parts(batch)
-        return {"confidence": float(confidence), **evidence, **reasons(model, part, evidence["calibrated"])}
+        for batch in read(rows, reading, needs_labels=False, hashes_ids=self._orders_ties, **self._needs):
+            for _, model, part in self._parts(batch):
+                for place, one in zip(part.kept.tolist(), model._explained(part, why=why), strict=True):
+                    found[place] = one
+        return found
 
     def predict(self, records: Any) -> Floats:
         """Return the calibrated confidence of each row as an array."""
@@ -161,8 +169,7 @@ class BaseModel(ABC):
         done = 0
         pipelines = [model.pipeline_ for model in self._models.values()]
         seen = Notices({feature.name for pipeline in pipelines for feature in pipeline.features})
-        hashes_ids = needs_ids or any(pipeline.calibrator._tally_options().get("ties") for pipeline in pipelines)
-        needs = {"needs_labels": needs_labels, "hashes_ids": hashes_ids, **self._needs}
+        needs = {"needs_labels": needs_labels, "hashes_ids": needs_ids or self._orders_ties, **self._needs}
         for batch in read(records, reading, keeps_bad=keeps_bad, **needs):
             parts = [
                 (part, model._evidence_frame(part, allow_other_source, uses_labels=needs_labels, progress=progress))
@@ -228,9 +235,10 @@ class Notices:
 
     def add(self, batch: Batch, evidence: pl.DataFrame) -> None:
         self.lacking -= {name for name in self.lacking if batch.reading.has(name, batch.table.names)}
-        unlike = evidence["unlike"].drop_nulls()
+        unlike = evidence["unlike"].to_numpy()
+        unlike = unlike[~np.isnan(unlike)]
         self._rows += len(unlike)
-        self._far += int((unlike >= FAR).sum())
+        self._far += int(np.count_nonzero(unlike >= FAR))
         self._total += float(unlike.sum())
 
     def warn(self) -> None:

@@ -171,7 +171,7 @@ def _bins(maps: BinMaps, up_to: Floats, number: int) -> list[dict[str, Any]]:
 
 
 def _bands(maps: MarginMaps) -> list[dict[str, Any]]:
-    plus, times = maps.moves()
+    plus, times = maps.moves
     up_to = seven_decimals(_edges(maps.cells))[: len(plus) - 1].tolist()
     return [
         {
@@ -264,7 +264,7 @@ def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str
     else:
         value = _by_group(_entries(maps), of_group, _formula(maps, column))
     if margins is not None and margins.shift.any():
-        plus, times = (_bands_sql(margins, line, column) for line in margins.moves())
+        plus, times = (_bands_sql(margins, line, column) for line in margins.moves)
         value = f"({plus}) + ({times}) * ({value})"
     # PostgreSQL takes 0.65e0 for NUMERIC: without a cast the type would depend on the model and on the column.
     return f"CAST({sql.case([(possible, value)], None)} AS DOUBLE PRECISION)"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from qacal.calibrators.base import FROM_FAR, SOURCES, Calibrator, Evidence, Rows
-from qacal.calibrators.score import LearnedScore
+from qacal.calibrators.score import LearnedScore, ScoreReading
 from qacal.calibrators.score.likeness import FAR
 from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
@@ -25,6 +26,7 @@ from qacal.model.defaults import Output
 from qacal.model.fitting import FitInputs, Fitted, FittedFor, fit_model
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline, Progress, no_progress
+from qacal.model.reasons import reasons
 from qacal.model.samples import Overview
 from qacal.model.widths import Widths
 from qacal.parameters import HasParameters
@@ -200,6 +202,7 @@ class QACalibrator(HasParameters, BaseModel):
 
     def _set_fitted(self, fitted: Fitted) -> Self:
         """Set the attributes of a fitted or a loaded model."""
+        self.__dict__.pop("_examples", None)
         self.pipeline_ = fitted.pipeline
         self.tuned_ = fitted.tuned
         self.rows_ = fitted.rows
@@ -245,14 +248,39 @@ class QACalibrator(HasParameters, BaseModel):
             return Evidence.of(batch.confidence, batch.confidence).to_polars()
         require_known_origin(batch, self.origins_, allow_other_source, uses_labels=uses_labels)
         with self.pipeline_.vectors.telling(progress):
-            rows, unlike = self.pipeline_.rows(batch)
-        evidence = self._undecided(rows, batch.confidence, unlike)
-        if (rule := self.decision_rule_) is not None:
-            if rule.column is not None:
-                remedy = "The threshold of this model depends on it (qacal threshold --groups)."
-                batch.table.require(batch.reading.name(rule.column), remedy)
-            evidence = rule.decide(evidence, None if rule.column is None else batch.listed(rule.column))
-        return evidence.to_polars()
+            read, groups = self.pipeline_.inputs(batch)
+        return self._evidence(batch, read, groups).to_polars()
+
+    def _explained(self, batch: Batch, *, why: bool) -> list[dict[str, Any]]:
+        """Return the evidence of validated rows as objects; with `why`, also what it rests on."""
+        require_known_origin(batch, self.origins_, uses_labels=False)
+        vectors = self.pipeline_.vectors.of(batch) if self.pipeline_.needs_vectors else None
+        read, groups = self.pipeline_.inputs(batch, vectors=vectors, explains=why)
+        found = self._evidence(batch, read, groups).to_dicts()
+        if not why:
+            return found
+        return [{**one, **more} for one, more in zip(found, reasons(self, batch, found, read, vectors), strict=True)]
+
+    def _evidence(self, batch: Batch, read: ScoreReading, groups: Any) -> Evidence:
+        """Return the evidence of rows by what score and partition say of them."""
+        rows = self.pipeline_.rows_of(read, groups, batch.ids)
+        evidence = self._undecided(rows, batch.confidence, read.unlike)
+        if (rule := self.decision_rule_) is None:
+            return evidence
+        if rule.column is not None:
+            remedy = "The threshold of this model depends on it (qacal threshold --groups)."
+            batch.table.require(batch.reading.name(rule.column), remedy)
+        return rule.decide(evidence, None if rule.column is None else batch.listed(rule.column))
+
+    @cached_property
+    def _examples(self) -> tuple[list[dict[str, Any]], Any]:
+        """The examples of all groups, and their vectors, scaled to length 1."""
+        examples = [example for group in self.groups_ for example in group.examples]
+        if not examples:
+            return [], None
+        questions, answers = ([example[name] for example in examples] for name in ("question", "answer"))
+        vectors = self.pipeline_.vectors.load().embed(questions, answers)
+        return examples, vectors / np.maximum(np.linalg.norm(vectors, axis=1), 1e-12)[:, None]
 
     def _evidence_of_arrays(
         self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None

@@ -23,6 +23,7 @@ import numpy as np
 
 from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.score import LearnedScore, ScoreReading
+from qacal.calibrators.score.texts import PairTexts
 from qacal.embedders import ColumnEmbedder, Embedder, StaticEmbedder, embedder
 from qacal.errors import InputError
 from qacal.model.features import Embed, Feature
@@ -265,12 +266,15 @@ class Pipeline:
 
     # From rows to the inputs of the calibrator
 
-    def inputs(self, batch: Batch, *, explains: bool = False) -> tuple[ScoreReading, Any]:
+    def inputs(self, batch: Batch, *, vectors: Any = None, explains: bool = False) -> tuple[ScoreReading, Any]:
         """Return the scores (or confidences) and groups of validated rows; groups are None if they are not used.
 
+        vectors : of the rows, if the caller has them already.
         explains : also return what each signal adds to the score.
         """
-        inputs: dict[str, Any] = {EMBEDDING: self.vectors.of(batch)} if self.needs_vectors else {}
+        inputs: dict[str, Any] = {}
+        if self.needs_vectors:
+            inputs[EMBEDDING] = self.vectors.of(batch) if vectors is None else vectors
         groups = None
         if self.uses_groups:
             columns = {name: batch.column(name) for name in self.group_columns}
@@ -283,15 +287,9 @@ class Pipeline:
             if batch.reading.has(feature.name, batch.table.names):
                 values = batch.listed(feature.name)
                 inputs |= feature.read(values, *texts, self.embed)
-        if any(score.reads_words for score in self.scores):
-            inputs |= dict(zip(("question", "answer"), texts, strict=True))
-        read = self.score._read(inputs, explains=explains)
-        return read if self.first is None else replace(read, first=self.first.predict(inputs)), groups
-
-    def rows(self, batch: Batch) -> tuple[Rows, Floats]:
-        """Return validated rows in the form that the calibrator's maps take, and how unlike the fit they are."""
-        read, groups = self.inputs(batch)
-        return self.rows_of(read, groups, batch.ids), read.unlike
+        words = PairTexts.of(*texts) if any(score.reads_words for score in self.scores) else None
+        read = self.score._read(inputs, words, explains=explains)
+        return read if self.first is None else replace(read, first=self.first._read(inputs, words).score), groups
 
     def rows_of(self, read: ScoreReading, groups: Any, ids: ArrayLike | None) -> Rows:
         """Return rows in the form that the calibrator's maps take."""

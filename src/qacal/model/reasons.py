@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from qacal.calibrators.base import feature_values
+from qacal.tally.arrays import is_missing
 
 if TYPE_CHECKING:
+    from qacal.calibrators.score import ScoreReading
     from qacal.model.model import QACalibrator
     from qacal.records.reading import Batch
 
@@ -19,37 +22,44 @@ STATED, WORTH, STEP = "stated", "confidence", "step"
 """Parts of an answer that are no signals: stated confidence, its worth over all rows, the move into an interval."""
 
 
-def reasons(model: QACalibrator, batch: Batch, calibrated: float) -> dict[str, Any]:
-    """Return the parts of a row's calibrated probability, the nearest examples, and the columns that it lacks."""
-    lacking = [
-        feature.name for feature in model.pipeline_.features if not batch.reading.has(feature.name, batch.table.names)
-    ]
-    return {"parts": _parts(model, batch, calibrated), "nearest": _nearest(model, batch), "lacking": lacking}
+def reasons(
+    model: QACalibrator, batch: Batch, evidence: list[dict[str, Any]], read: ScoreReading, vectors: Any
+) -> Iterator[dict[str, Any]]:
+    """Yield the parts of each row's calibrated probability, the nearest examples, and the columns that it lacks.
+
+    evidence, read, vectors : the evidence of the rows, what the score says of them, and their vectors.
+    """
+    features = [feature.name for feature in model.pipeline_.features]
+    columns = {
+        name: batch.listed(name) if batch.reading.has(name, batch.table.names) else [None] * len(batch)
+        for name in features
+    }
+    for row, one in enumerate(evidence):
+        yield {
+            "parts": _parts(model, read, row, one["confidence"], one["calibrated"]),
+            "nearest": _nearest(model, vectors[row]) if vectors is not None else [],
+            "lacking": [name for name, values in columns.items() if is_missing(values[row])],
+        }
 
 
-def _parts(model: QACalibrator, batch: Batch, calibrated: float) -> dict[str, float]:
+def _parts(model: QACalibrator, read: ScoreReading, row: int, confidence: float, calibrated: float) -> dict[str, float]:
     """Return logits that add up to that of the calibrated probability.
 
     Probabilities are cut as those of the score are: a logit of 0 or 1 is infinite.
     """
-    stated, result = (float(feature_values(np.array([p]), "logit")[0]) for p in (batch.confidence[0], calibrated))
+    stated, result = feature_values(np.array([confidence, calibrated]), "logit").tolist()
     if model.pipeline_.score is None:
         return {STATED: stated, WORTH: result - stated}
-    read, _ = model.pipeline_.inputs(batch, explains=True)
-    signals = {name: float(part[0]) for name, part in read.parts.items()}
+    signals = {name: float(part[row]) for name, part in read.parts.items()}
     worth = signals.pop(WORTH) - stated
     return {STATED: stated, WORTH: worth, **signals, STEP: result - stated - worth - sum(signals.values())}
 
 
-def _nearest(model: QACalibrator, batch: Batch) -> list[dict[str, Any]]:
+def _nearest(model: QACalibrator, vector: Any) -> list[dict[str, Any]]:
     """Return the examples of the model that are most similar to a row, the nearest first."""
-    if not (model.pipeline_.needs_vectors and model.pipeline_.vectors.read_text):
+    if not model.pipeline_.vectors.read_text:
         return []
-    examples = [example for group in model.describe_groups() for example in group.examples]
-    if not examples:
-        return []
-    embed = model.pipeline_.vectors.load().embed
-    vectors = embed([one["question"] for one in examples], [one["answer"] for one in examples])
-    mine = embed(batch.question or [], batch.answer or [])
-    likeness = (vectors @ mine[0]) / np.maximum(np.linalg.norm(vectors, axis=1), 1e-12)
-    return [examples[at] for at in np.argsort(-likeness, kind="stable")[:NEAREST].tolist()]
+    examples, vectors = model._examples
+    return (
+        [examples[at] for at in np.argsort(-(vectors @ vector), kind="stable")[:NEAREST].tolist()] if examples else []
+    )

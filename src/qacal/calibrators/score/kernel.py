@@ -12,6 +12,7 @@ directions of the kernel among some landmarks (kernel principal components), suc
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated
 
 import numpy as np
@@ -65,6 +66,10 @@ class Kernel:
         """The number of coordinates that it gives."""
         return int(self.weights.shape[1])
 
+    @cached_property
+    def _half_squares(self) -> Floats:
+        return _half_squares(self.landmarks)
+
     def places(self, vectors: NDArray[np.floating]) -> Floats:
         """Return vectors in the principal components."""
         matrix = as_vectors(vectors, len(self.mean), "score")
@@ -82,7 +87,7 @@ class Kernel:
         """Return the coordinates of vectors that are given by their principal components."""
         out = np.empty((len(places), self.width))
         for rows, block in portions(places, 512):  # the kernels of 512 rows stay in the processor's cache
-            out[rows] = _gauss(block, self.landmarks) @ self.weights - self.offset
+            out[rows] = _gauss(block, self.landmarks, self._half_squares) @ self.weights - self.offset
         return out
 
 
@@ -96,7 +101,7 @@ def fit_kernel(vectors: Floats, coordinates: int = _COORDINATES) -> Kernel | Non
     # Of equal texts, one.
     _, first = np.unique(row_hashes(places + 0.0), return_index=True)
     landmarks = places[np.sort(first)[:_LANDMARKS]]
-    between = _gauss(landmarks, landmarks)
+    between = _gauss(landmarks, landmarks, _half_squares(landmarks))
     centred = between - between.mean(axis=0)
     centred -= centred.mean(axis=1)[:, None]
     values, directions = _largest(centred, coordinates, _ROUNDING)
@@ -130,10 +135,14 @@ def _largest(matrix: Floats, count: int, least: float = 0.0) -> tuple[Floats, Fl
     return np.ascontiguousarray(values[kept]), np.ascontiguousarray(vectors[:, kept])
 
 
-def _gauss(Z: Floats, landmarks: Floats) -> Floats:
+def _half_squares(Z: Floats) -> Floats:
+    return np.asarray(0.5 * (Z * Z).sum(axis=1))
+
+
+def _gauss(Z: Floats, landmarks: Floats, half_squares: Floats) -> Floats:
     # Half the squared distances, negative; in place, since scoring spends its time here.
     exponent = Z @ landmarks.T
-    exponent -= 0.5 * (Z * Z).sum(axis=1)[:, None]
-    exponent -= 0.5 * (landmarks * landmarks).sum(axis=1)
+    exponent -= _half_squares(Z)[:, None]
+    exponent -= half_squares
     np.minimum(exponent, 0.0, out=exponent)
     return np.asarray(np.exp(exponent, out=exponent))

@@ -222,14 +222,20 @@ class LearnedScore(HasParameters):
         """
         return self._read(inputs).score
 
-    def _read(self, inputs: Mapping[str, ArrayLike], *, explains: bool = False) -> ScoreReading:
-        """Return the score of each row and how far it is from the fit; `explains` adds the contributions."""
+    def _read(
+        self, inputs: Mapping[str, ArrayLike], texts: PairTexts | None = None, *, explains: bool = False
+    ) -> ScoreReading:
+        """Return the score of each row and how far it is from the fit; `explains` adds the contributions.
+
+        texts : questions and answers, if they were read before; else they are among the inputs.
+        """
         self._require_fitted()
         signals = self.maps_.signals
         stated = seven_decimals(unit_values(column_of(inputs, "confidence", self), "confidence"))
         vectors = column_of(inputs, EMBEDDING, self) if signals.text is not None else None
-        texts = self._texts(inputs, len(stated)) if self.reads_words else None
-        if self.reads_words and texts is None:
+        if not self.reads_words:
+            texts = None
+        elif texts is None and (texts := self._texts(inputs, len(stated))) is None:
             raise InputError("the score reads question and answer, and the rows do not have both.")
         columns: dict[str, Any] = {}
         lacks = np.zeros((len(stated), len(signals.columns)), dtype=bool)
@@ -252,10 +258,10 @@ class LearnedScore(HasParameters):
         weight = np.ones(len(stated)) if self.likeness_ is None else weight_of_signals(unlike)
         score = np.empty(len(stated))
         parts: dict[str, Floats] = {}
-        for pattern in np.unique(lacks, axis=0):
+        for pattern in np.unique(lacks, axis=0) if lacks.any() else lacks[:1]:
             mine = (lacks == pattern).all(axis=1)
             names = {name for name, is_gone in zip(signals.columns, pattern.tolist(), strict=True) if is_gone}
-            maps, seen = self._maps_without(names, rows.only(mine))
+            maps, seen = self._maps_without(names, rows if mine.all() else rows.only(mine))
             score[mine] = maps.apply(seen, weight[mine])
             if explains:
                 for name, part in maps.contributions(seen, weight[mine]).items():

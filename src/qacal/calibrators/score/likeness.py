@@ -13,6 +13,7 @@ the distance among rows of the fit that did not define :math:`\mu` and :math:`S`
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated
 
 import numpy as np
@@ -50,10 +51,16 @@ class Likeness:
 
     def rank(self, points: Floats) -> Floats:
         """Return the share of the rows of the fit that are nearer; a missing coordinate counts as average."""
-        places, first = np.unique(self.quantiles, return_index=True)
+        places, first = self._ranks
         distances = self._distances(points)
-        ranks = np.interp(distances, places, first / (len(self.quantiles) - 1))
+        ranks = np.interp(distances, places, first)
         return np.where(distances > places[-1], 1.0, ranks)
+
+    @cached_property
+    def _ranks(self) -> tuple[Floats, Floats]:
+        """The distinct quantiles, and their ranks from 0 to 1: of equal ones, the first counts."""
+        places, first = np.unique(self.quantiles, return_index=True)
+        return places, first / (len(self.quantiles) - 1)
 
     def _distances(self, points: Floats) -> Floats:
         moved = np.clip(np.where(np.isnan(points), 0.0, points - self.mean), -_LARGEST, _LARGEST) @ self.whitening

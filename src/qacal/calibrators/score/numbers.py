@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Annotated
 
 import numpy as np
@@ -56,10 +57,23 @@ class Numbers:
 
     def cosines(self, values: Floats) -> Floats:
         """Return the cosines of each number's rank, those of one number side by side; 0 where a number is missing."""
-        ranks = np.column_stack([_ranks(column, known) for column, known in zip(values.T, self.quantiles, strict=True)])
+        ranks = np.empty(values.shape)
+        for at, (places, middle) in enumerate(self._ranks):
+            ranks[:, at] = np.interp(values[:, at], places, middle)
+        ranks[~np.isfinite(values)] = np.nan
         j = np.arange(1, _COSINES + 1)
         waves = np.sqrt(2) * np.cos(np.pi * ranks[:, :, None] * j) / j
         return np.asarray(np.nan_to_num(waves, nan=0.0).reshape(len(values), -1))
+
+    @cached_property
+    def _ranks(self) -> list[tuple[Floats, Floats]]:
+        """The distinct quantiles of each number, and their ranks from 0 to 1: of equal ones, the middle one counts."""
+        out = []
+        for quantiles in self.quantiles:
+            places, first = np.unique(quantiles, return_index=True)
+            last = np.append(first[1:], len(quantiles)) - 1
+            out.append((places, (first + last) / 2 / (len(quantiles) - 1)))
+        return out
 
     def standard(self, values: Floats) -> Floats:
         """Return numbers in quartile ranges from their median: these tell how far out a number is, and ranks do not."""
@@ -91,13 +105,6 @@ def fit_numbers(values: Floats, *, together: bool) -> Numbers:
     if not together:
         return numbers
     return Numbers(quantiles, fit_kernel(first_cosines(numbers.cosines(values)), coordinates=_COORDINATES))
-
-
-def _ranks(values: Floats, quantiles: Floats) -> Floats:
-    """Return ranks between 0 and 1; of equal quantiles, the middle one counts."""
-    places, first = np.unique(quantiles, return_index=True)
-    last = np.append(first[1:], len(quantiles)) - 1
-    return np.where(np.isfinite(values), np.interp(values, places, (first + last) / 2 / (len(quantiles) - 1)), np.nan)
 
 
 def numbers_of(values: ArrayLike, name: str) -> Floats:

@@ -1,0 +1,147 @@
+"""`qacal serve`: saved models as a service over HTTP."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qacal.cli import options
+from qacal.errors import InputError
+
+if TYPE_CHECKING:
+    from qacal.service.settings import Settings
+
+_KEY = "QACAL_API_KEY"
+
+
+def run(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...", help="Models from qacal fit. Each has the name of its folder, or NAME=MODEL."
+        ),
+    ],
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")] = 8321,
+    store: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="What was served, and labels: sqlite:///FILE, postgresql+psycopg://..., or none."
+        ),
+    ] = "sqlite:///qacal-served.db",
+    store_text: Annotated[
+        bool, typer.Option("--store-text", help="Also store the records, with question and answer.")
+    ] = False,
+    keep_days: Annotated[
+        float | None, typer.Option(metavar="DAYS", min=0.0, help="Delete what was served earlier. Default: keep it.")
+    ] = None,
+    api_key_env: Annotated[
+        str, typer.Option(metavar="NAME", help="The environment variable with the API key, if there is one.")
+    ] = _KEY,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen on an address that others reach, without an API key.")
+    ] = False,
+    reload_seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.0, help="How often to look for new versions; 0: on SIGHUP only.")
+    ] = 2.0,
+    max_items: Annotated[int, typer.Option(min=1, help="The most records or labels in a request.")] = 1000,
+    max_body_mb: Annotated[float, typer.Option(metavar="MB", min=0.001, help="The largest request.")] = 8.0,
+    max_text: Annotated[int, typer.Option(metavar="CHARACTERS", min=1, help="The longest text of a record.")] = 100_000,
+    max_requests: Annotated[int, typer.Option(min=1, help="The most requests in work at once.")] = 256,
+    max_seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.001, help="The longest time for a request.")
+    ] = 30.0,
+    embedder: options.Embedder = None,
+) -> None:
+    """Serve models over HTTP.
+
+    Records come in and calibrated confidences with their evidence go out; labels of served answers may arrive later.
+
+    \b
+    Routes (docs/service.md has their fields; /docs and /openapi.json describe them):
+        POST /v1/calibrate   records in, evidence out
+        POST /v1/feedback    labels of served answers, by their ids
+        DELETE /v1/answers/ID
+        GET /v1/model, /v1/groups, /healthz, /readyz, /metrics
+
+    A model is replaced while the service runs when its folder changes (qacal fit -o, qacal threshold --save), or on
+    SIGHUP; no request is dropped. Only this machine can reach the service, unless you choose another --host; then set
+    an API key, and callers send it as "Authorization: Bearer KEY". Logs have no text of requests.
+
+    \b
+        qacal serve model
+        qacal serve gpt=models/gpt qwen=models/qwen --store postgresql+psycopg://qacal@db/qacal
+        QACAL_API_KEY=$(cat key) qacal serve model --host 0.0.0.0
+    """
+    with options.usage_errors():
+        paths = _named(models)
+    from qacal.service.settings import Settings
+
+    with options.usage_errors():
+        settings = Settings(
+            models=paths,
+            host=host,
+            port=port,
+            api_key=os.environ.get(api_key_env) or None,
+            insecure=insecure,
+            store=store,
+            keep_text=store_text,
+            keep_days=keep_days,
+            embedder=embedder,
+            reload_seconds=reload_seconds,
+            max_body=int(max_body_mb * 2**20),
+            max_items=max_items,
+            max_text=max_text,
+            max_requests=max_requests,
+            max_seconds=max_seconds,
+        )
+    _serve(settings)
+
+
+def _named(models: list[str]) -> dict[str, str]:
+    """Return the paths of models by name.
+
+    >>> _named(["models/gpt", "qwen=models/2"])
+    {'gpt': 'models/gpt', 'qwen': 'models/2'}
+    """
+    paths: dict[str, str] = {}
+    for text in models:
+        name, equals, path = text.partition("=")
+        if not equals or Path(text).exists():
+            name, path = Path(text).resolve().name, text
+        if not name or name in paths:
+            raise InputError(f"two models have the name {name!r}; name them: NAME={path}.")
+        paths[name] = path
+    return paths
+
+
+def _serve(settings: Settings) -> None:
+    import uvicorn
+
+    from qacal.service.app import create_app
+
+    app = create_app(settings)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    service = app.state.service
+    if (hangup := getattr(signal, "SIGHUP", None)) is not None:
+        signal.signal(hangup, lambda number, frame: service.watcher.look())
+    for served in service.models.served.values():
+        options.note(f"{served.name}: {served.path}, version {served.version[:12]}")
+    address = f"[{settings.host}]" if ":" in settings.host else settings.host
+    options.note(f"http://{address}:{settings.port} (store: {'none' if service.store is None else 'on'})")
+    # Its log of requests has paths, which callers choose; the guard of the service logs routes instead.
+    uvicorn.run(
+        app,
+        host=settings.host,
+        port=settings.port,
+        access_log=False,
+        log_level="warning",
+        timeout_keep_alive=75,
+        server_header=False,
+        ws="none",
+    )

@@ -1,0 +1,356 @@
+"""The routes of the service: records in, evidence out; labels in, by the ids of the evidence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from html import escape
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from qacal import __version__
+from qacal.errors import InputError
+from qacal.service.guard import Guard, RefusedError
+from qacal.service.served import Models, Served, Watcher, Worker
+from qacal.service.settings import NO_STORE, Settings
+from qacal.service.store import Label, Store, StoreError, UnknownAnswerError, require_id, row_of
+from qacal.service.telemetry import Telemetry
+
+_DESCRIPTION = """Turns the confidence that an LLM states into the probability that its answer is correct.
+
+A record has a `question`, an `answer`, a `confidence` from 0 to 1, and the further columns that the model reads."""
+
+
+class Batch(BaseModel):
+    """Records to calibrate."""
+
+    items: list[dict[str, Any]] = Field(
+        min_length=1,
+        description="Records: question, answer, confidence, and the columns that the model reads.",
+        examples=[[{"question": "What is 17 * 23?", "answer": "391", "confidence": 0.9}]],
+    )
+    model: str | None = Field(
+        None,
+        description="The name of a served model. Without it the column model of a record decides, if several are.",
+    )
+    explain: bool = Field(
+        False,
+        description="Also return what moved the probability, the nearest examples that the model keeps, and the "
+        "columns that the record lacks.",
+    )
+
+
+class LabelOf(BaseModel):
+    """The label of a served answer."""
+
+    id: str = Field(max_length=100, description="The id of a result of /v1/calibrate.")
+    correct: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
+        description="1 or true for a correct answer, 0 or false for a wrong one, or a number in between."
+    )
+    source: Literal["volunteered", "audit"] = Field(
+        "volunteered", description="audit if answers were drawn at random for labelling; only these certify."
+    )
+    probability: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
+        None, description="The probability with which an audit drew this answer."
+    )
+
+
+class Labels(BaseModel):
+    """Labels of served answers."""
+
+    items: list[LabelOf] = Field(min_length=1)
+
+
+class Service:
+    """What the routes share: settings, models, the worker, the store and the numbers."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.models = Models(settings.models, settings.embedder)
+        self.store = None if settings.store == NO_STORE else Store(settings.store, settings.keep_days)
+        self.telemetry = Telemetry(self.models, self.store)
+        self.worker = Worker()
+        self.watcher = Watcher(self.models, settings.reload_seconds)
+
+    def close(self) -> None:
+        """End the threads; what is queued is written first."""
+        self.watcher.close()
+        self.worker.close()
+        if self.store is not None:
+            self.store.close()
+
+    async def calibrate(self, batch: Batch) -> list[dict[str, Any]]:
+        """Return a result for each record: its evidence, or an error."""
+        results: list[dict[str, Any]] = [{}] * len(batch.items)
+        groups: dict[Served, list[tuple[int, dict[str, Any]]]] = {}
+        for place, item in enumerate(batch.items):
+            try:
+                self._require_short(item)
+                served, record = self.models.choose(batch.model, item)
+                groups.setdefault(served, []).append((place, record))
+            except InputError as error:
+                results[place] = _error("invalid_record", _for_callers(str(error)))
+                self.telemetry.refused("", item, str(error))
+        began = time.perf_counter()
+        jobs = [
+            self.worker.submit(one, [record for _, record in mine], why=batch.explain) for one, mine in groups.items()
+        ]
+        for (served, mine), job in zip(groups.items(), jobs, strict=True):
+            found = await asyncio.wrap_future(job)
+            stored = []
+            for (place, record), evidence in zip(mine, found, strict=True):
+                if not isinstance(evidence, dict):
+                    results[place] = _error("invalid_record", _for_callers(str(evidence)))
+                    self.telemetry.refused(served.name, record, str(evidence))
+                    continue
+                id_ = uuid4().hex
+                results[place] = {"id": id_, "model": served.name, "model_version": served.version, **evidence}
+                self.telemetry.served(served.name, results[place])
+                if self.store is not None:
+                    kept = batch.items[place] if self.settings.keep_text else None
+                    stored.append(row_of(id_, served.name, served.version, evidence, kept))
+            if self.store is not None:
+                self.store.record(stored)
+        self.telemetry.calibration.observe(time.perf_counter() - began)
+        return results
+
+    async def label(self, labels: Labels) -> list[dict[str, Any]]:
+        """Write labels, and return what became of each when they are on disk."""
+        store = self.required_store()
+        results: list[dict[str, Any]] = [{}] * len(labels.items)
+        valid: list[tuple[int, Label]] = []
+        for place, item in enumerate(labels.items):
+            try:
+                valid.append((place, Label(item.id, item.correct, item.source, item.probability)))
+            except InputError as error:
+                results[place] = _label_error(item.id, error)
+        outcomes = await asyncio.wrap_future(store.label([label for _, label in valid])) if valid else []
+        for (place, label), problem in zip(valid, outcomes, strict=True):
+            results[place] = {"id": label.id, "stored": True} if problem is None else _label_error(label.id, problem)
+        for item, result in zip(labels.items, results, strict=True):
+            self.telemetry.labels.labels(item.source, "error" if "error" in result else "stored").inc()
+        return results
+
+    def required_store(self) -> Store:
+        if self.store is None:
+            raise RefusedError(409, "no_store", "this service keeps no store; start it with --store URL.")
+        return self.store
+
+    def _require_short(self, record: dict[str, Any]) -> None:
+        most = self.settings.max_text
+        for name, value in record.items():
+            if isinstance(value, str) and len(value) > most:
+                raise InputError(f"{name[:40]!r} has {len(value):,} characters; at most {most:,} are accepted.")
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Return the application; its state has the :class:`Service`, which is closed when the application stops."""
+    service = Service(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(service.close)
+
+    app = FastAPI(
+        title="qacal", version=__version__, description=_DESCRIPTION, docs_url=None, redoc_url=None, lifespan=lifespan
+    )
+    app.state.service = service
+    app.add_middleware(Guard, settings=settings, telemetry=service.telemetry)
+    _handle_errors(app)
+    _add_routes(app, service)
+    return app
+
+
+def _handle_errors(app: FastAPI) -> None:
+    """Answer every error in one form, and never with the text of the request."""
+
+    async def refused(request: Request, error: Exception) -> Response:
+        found = error if isinstance(error, RefusedError) else RefusedError(503, "store_failed", str(error))
+        after = {"Retry-After": "1"} if found.status == 503 else None
+        return JSONResponse(found.content(), found.status, headers=after)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"][1:])) or "the body"
+        return JSONResponse(_error("invalid_request", f"{where}: {first['msg']}."), 422)
+
+    async def failed(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return JSONResponse(_error("http_error", str(error.detail)), error.status_code, headers=error.headers)
+
+    app.add_exception_handler(RefusedError, refused)
+    app.add_exception_handler(StoreError, refused)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, failed)
+
+
+def _add_routes(app: FastAPI, service: Service) -> None:
+    most = service.settings.max_items
+
+    def require_few(items: list[Any]) -> None:
+        if len(items) > most:
+            raise RefusedError(
+                413, "too_many_items", f"items has {len(items):,} entries; at most {most:,} are accepted."
+            )
+
+    @app.post("/v1/calibrate", summary="Calibrate records", responses=_described("results", "Evidence of each record"))
+    async def calibrate(batch: Batch) -> Response:
+        """Return a result for each record, in their order.
+
+        A result has the id by which to send the label later, the model and its version, and the evidence: `calibrated`,
+        `low`, `high`, `group`, `source`, `rows`, `group_low`, `group_high`, `group_rows`, `alpha`, `unlike`,
+        `decision`, `threshold`. A record that cannot be calibrated has an `error` instead; others are not affected.
+        """
+        require_few(batch.items)
+        return _json({"results": await service.calibrate(batch)})
+
+    @app.post("/v1/feedback", summary="Send labels", responses=_described("results", "What became of each label"))
+    async def feedback(labels: Labels) -> Response:
+        """Store labels of served answers. A label is on disk when the reply says that it is stored."""
+        require_few(labels.items)
+        return _json({"results": await service.label(labels)})
+
+    @app.delete("/v1/answers/{id}", summary="Delete a served answer")
+    async def delete(id: str) -> Response:  # noqa: A002
+        """Delete what the store has of an answer, its label included."""
+        try:
+            require_id(id)
+        except UnknownAnswerError as error:
+            raise RefusedError(404, "unknown_id", str(error)) from None
+        if not await asyncio.wrap_future(service.required_store().delete([id])):
+            raise RefusedError(404, "unknown_id", "there is no served answer with this id.")
+        return _json({"id": id, "deleted": True})
+
+    @app.get("/v1/model", summary="The served models")
+    async def model() -> Response:
+        """Return each model with its version, and the columns that it reads."""
+        return _json({"models": [_about(served) for served in service.models.served.values()]})
+
+    @app.get("/v1/groups", summary="The groups of the models")
+    async def groups() -> Response:
+        """Return the kinds of questions that each model tells apart, without their examples."""
+        return _json({"models": [_groups(served) for served in service.models.served.values()]})
+
+    @app.get("/healthz", summary="Whether the process lives")
+    async def healthz() -> Response:
+        return _json({"status": "ok"})
+
+    @app.get("/readyz", summary="Whether requests are answered")
+    async def readyz() -> Response:
+        """Return the state of the store, too; answers are given without it."""
+        state = "none"
+        if service.store is not None:
+            try:
+                await asyncio.to_thread(service.store.check)
+                state = "ok"
+            except StoreError:
+                state = "failed"
+        return _json({"status": "ok", "store": state, "models": [*service.models.served]})
+
+    @app.get("/metrics", summary="Numbers for Prometheus")
+    async def metrics() -> Response:
+        return Response(service.telemetry.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(_page(app.openapi()))
+
+
+def _about(served: Served) -> dict[str, Any]:
+    models = served.model._models
+    return {
+        "name": served.name,
+        "version": served.version,
+        "loaded": served.since,
+        "by": served.model._by,
+        "parts": [
+            {
+                "value": value,
+                "rows": model.rows_,
+                "columns": model.pipeline_.columns,
+                "needs_text": model.pipeline_.needs_text,
+                "fitted_on": model.origins_,
+                "threshold": None if (rule := model.decision_rule_) is None else rule.threshold,
+            }
+            for value, model in models.items()
+        ],
+    }
+
+
+def _groups(served: Served) -> dict[str, Any]:
+    groups = [
+        {
+            **({} if served.model._by is None else {served.model._by: value}),
+            "group": group.group,
+            "rows": group.rows,
+            "accuracy": group.accuracy,
+            "confidence": group.confidence,
+            "words": list(group.words),
+        }
+        for value, model in served.model._models.items()
+        for group in model.describe_groups()
+    ]
+    return {"name": served.name, "version": served.version, "groups": groups}
+
+
+def _json(content: dict[str, Any]) -> Response:
+    return Response(json.dumps(content, allow_nan=False), media_type="application/json")
+
+
+def _for_callers(message: str) -> str:
+    """Return what is wrong without advice that is about the command line or Python.
+
+    >>> _for_callers("confidence is 85; expected 0 to 1. For percents, pass --percent (in Python: percent=True).")
+    'confidence is 85; expected 0 to 1.'
+    """
+    first, *others = message.split(". ")
+    kept = [first, *(part for part in others if " --" not in part and "(in Python" not in part)]
+    return f"{'. '.join(kept).rstrip('.')}."
+
+
+def _error(code: str, message: str) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message}}
+
+
+def _label_error(id_: str, error: InputError) -> dict[str, Any]:
+    code = "unknown_id" if isinstance(error, UnknownAnswerError) else "refused"
+    return {"id": id_, **_error(code, str(error))}
+
+
+def _described(name: str, what: str) -> dict[int | str, dict[str, Any]]:
+    """Return the description of a reply for the OpenAPI document."""
+    schema = {
+        "type": "object",
+        "required": [name],
+        "properties": {name: {"type": "array", "items": {"type": "object"}, "description": what}},
+    }
+    return {200: {"content": {"application/json": {"schema": schema}}}}
+
+
+def _page(document: dict[str, Any]) -> str:
+    """Return the OpenAPI document as a page that needs nothing from elsewhere."""
+    routes = [
+        f"<h2><code>{method.upper()} {escape(path)}</code></h2><p><b>{escape(about.get('summary', ''))}.</b> "
+        f"{escape(about.get('description', ''))}</p>"
+        for path, methods in document["paths"].items()
+        for method, about in methods.items()
+    ]
+    schemas = escape(json.dumps(document.get("components", {}).get("schemas", {}), indent=2))
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>qacal</title>'
+        '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
+        "<style>body{font-family:sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}pre{overflow:auto}</style>"
+        f"<h1>qacal {escape(document['info']['version'])}</h1><p>{escape(document['info']['description'])}</p>"
+        f'{"".join(routes)}<h2>Schemas</h2><pre>{schemas}</pre><p><a href="openapi.json">openapi.json</a></p></html>'
+    )

@@ -1,0 +1,162 @@
+"""The guard before the routes: key, limits, and the numbers and log lines of every request."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+from qacal.service.settings import LOCAL, Settings
+from qacal.service.telemetry import Telemetry
+
+_log = logging.getLogger("qacal.service")
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
+
+OPEN = ("/healthz", "/readyz")
+"""Routes that need no key and are answered however much is going on: they are for the machinery around the service."""
+
+
+class RefusedError(Exception):
+    """A request that is not answered.
+
+    code : a word for programs.
+    message : what is wrong and what to do, for people.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+
+    def content(self) -> dict[str, Any]:
+        return {"error": {"code": self.code, "message": self.message}}
+
+
+class Guard:
+    """Refuses requests without the key, too large, too slow or too many, and counts all of them."""
+
+    def __init__(self, app: App, settings: Settings, telemetry: Telemetry) -> None:
+        self._app, self._settings, self._telemetry = app, settings, telemetry
+        self._key = None if settings.api_key is None else _digest(settings.api_key.encode())
+        self._hosts = {*LOCAL, settings.host.lower()}
+        self._in_work = 0
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        began, status = time.perf_counter(), 500
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        is_counted = scope["path"] not in OPEN
+        self._in_work += is_counted
+        try:
+            await self._answer(scope, receive, sent)
+        except RefusedError as refused:
+            await _refuse(refused, sent)
+        finally:
+            self._in_work -= is_counted
+            # The route, and never the path or the text of a request, which may say anything.
+            route = getattr(scope.get("route"), "path", "other")
+            seconds = time.perf_counter() - began
+            self._telemetry.requests.labels(route, str(status)).inc()
+            self._telemetry.duration.labels(route).observe(seconds)
+            _log.debug("%s %s %d %.1f ms", scope["method"], route, status, 1000 * seconds)
+        return None
+
+    async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        if scope["path"] in OPEN:
+            return await self._app(scope, receive, send)
+        self._require_key(headers)
+        if self._in_work > self._settings.max_requests:
+            raise RefusedError(429, "too_many_requests", "too many requests are in work; try again in a second.")
+        body = await self._body(headers, receive)
+        is_read = False
+
+        async def received() -> Message:
+            nonlocal is_read
+            if is_read:
+                return await receive()
+            is_read = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        is_begun = False
+
+        async def begun(message: Message) -> None:
+            nonlocal is_begun
+            is_begun = True
+            await send(message)
+
+        try:
+            async with asyncio.timeout(self._settings.max_seconds):
+                await self._app(scope, received, begun)
+        except TimeoutError:
+            if is_begun:
+                raise
+            seconds = f"{self._settings.max_seconds:g}"
+            raise RefusedError(503, "too_slow", f"no answer within {seconds} seconds; send fewer records.") from None
+        return None
+
+    def _require_key(self, headers: dict[bytes, bytes]) -> None:
+        """Refuse requests without the key; without a key, requests that a page of the web sent here by a trick."""
+        if self._key is not None:
+            kind, _, given = headers.get(b"authorization", b"").partition(b" ")
+            # Digests have one length, so the time to compare them says nothing about the key.
+            if kind.lower() != b"bearer" or not hmac.compare_digest(_digest(given.strip()), self._key):
+                raise RefusedError(401, "unauthorized", "send the API key: Authorization: Bearer KEY.")
+        elif not self._settings.insecure:
+            host = headers.get(b"host", b"").decode("latin-1").lower()
+            name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
+            if name not in self._hosts:
+                raise RefusedError(421, "wrong_host", "without an API key, this service answers to local names only.")
+
+    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        """Return the body, if it is small enough and comes soon enough."""
+        most = self._settings.max_body
+        too_large = RefusedError(413, "too_large", f"the request is larger than {most:,} bytes; send fewer records.")
+        stated = headers.get(b"content-length", b"")
+        if stated.isdigit() and int(stated[:20]) > most:
+            raise too_large
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self._settings.max_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise RefusedError(400, "disconnected", "the caller went away.")
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > most:
+                        raise too_large
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise RefusedError(408, "too_slow", "the request did not arrive in time; send it again.") from None
+
+
+async def _refuse(refused: RefusedError, send: Send) -> None:
+    body = json.dumps(refused.content()).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if refused.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if refused.status in (429, 503):
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _digest(value: bytes) -> bytes:
+    return sha256(value).digest()

@@ -1,0 +1,82 @@
+"""The settings of a service: limits, key and store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from qacal.errors import InputError
+from qacal.parameters import is_number, is_whole, shown
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+"""Names of this machine. A service without a key answers only requests that are addressed to one of them."""
+
+NO_STORE = "none"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a service.
+
+    models : paths of saved models by name.
+    host, port : where it listens.
+    api_key : what callers must send as ``Authorization: Bearer KEY``; None for no key.
+    insecure : accept callers from other machines without a key.
+    store : the URL of the database, or "none".
+    keep_text : also store the records, with question and answer.
+    keep_days : delete what was served earlier; None keeps it.
+    embedder : as in :func:`qacal.load`.
+    reload_seconds : how often to look for new versions of the models; 0 for only on SIGHUP.
+    max_body : the largest request in bytes.
+    max_items : the largest number of records, or labels, in a request.
+    max_text : the longest text of a record in characters.
+    max_requests : requests in work at once; more are refused.
+    max_seconds : the longest time for a request.
+    """
+
+    models: dict[str, str]
+    host: str = "127.0.0.1"
+    port: int = 8321
+    api_key: str | None = None
+    insecure: bool = False
+    store: str = "sqlite:///qacal-served.db"
+    keep_text: bool = False
+    keep_days: float | None = None
+    embedder: str | None = None
+    reload_seconds: float = 2.0
+    max_body: int = 8 * 2**20
+    max_items: int = 1000
+    max_text: int = 100_000
+    max_requests: int = 256
+    max_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise InputError("there is no model to serve; name at least one.")
+        for name in ("max_body", "max_items", "max_text", "max_requests"):
+            if not is_whole(getattr(self, name), 1):
+                raise InputError(f"{name} is {shown(getattr(self, name))}; expected a whole number, at least 1.")
+        for name, least in (("max_seconds", 0.001), ("reload_seconds", 0.0), ("keep_days", 0.0)):
+            value = getattr(self, name)
+            if value is not None and not is_number(value, least, 1e9):
+                raise InputError(f"{name} is {shown(value)}; expected a number, at least {least:g}.")
+        if self.api_key is not None and (len(self.api_key) < 16 or not self.api_key.isascii()):
+            raise InputError("the API key is too short, or has special characters; use at least 16 of a-z and 0-9.")
+        if self.api_key is None and not self.insecure and not _is_local(self.host):
+            raise InputError(
+                f"{self.host} can be reached from other machines. Set an API key in the environment variable "
+                "QACAL_API_KEY (or another one: --api-key-env NAME), or pass --insecure if something else keeps "
+                "strangers out."
+            )
+
+
+def _is_local(host: str) -> bool:
+    """Return whether only this machine can reach a host.
+
+    >>> _is_local("127.0.0.1"), _is_local("localhost"), _is_local("0.0.0.0"), _is_local("example.org")
+    (True, True, False, False)
+    """
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

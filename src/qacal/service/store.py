@@ -1,0 +1,383 @@
+"""The store: what was served, and the labels of it that arrive later. SQLite or PostgreSQL.
+
+Answers must not wait for a disk, and must be given even if the database is gone. So one thread writes: served answers
+are queued, and written many at a time; if that fails, they are counted as lost. A label is different: whoever sends one
+waits until it is on disk. Both go through one queue, so the label of an answer comes after the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from queue import Empty, Full, Queue
+from threading import Thread
+from typing import Any, Literal, TypeAlias
+
+import sqlalchemy as sa
+
+from qacal.errors import InputError, QacalError
+
+_log = logging.getLogger("qacal.service")
+
+Source: TypeAlias = Literal["volunteered", "audit"]
+"""How a label came about: somebody chose to give it, or the answer was drawn at random for labelling."""
+
+# Served answers wait this long for others, so that they share a transaction; a label does not wait.
+_GATHER = 0.05
+_MOST_AT_ONCE = 2000
+# More than this many served answers in the queue are lost: the database does not keep up.
+_MOST_WAITING = 100_000
+# Deletion of old rows goes in portions, so that labels do not wait long for it.
+_PORTION = 5000
+_DAY = 86_400.0
+_CLEAN_EVERY = 600.0
+# Any number that other programs are unlikely to use: two services that start at once must not both migrate.
+_MIGRATION_LOCK = 7_212_025
+_ID = re.compile("[0-9a-f]{32}")
+_UNKNOWN = "there is no served answer with this id; it may be too old, or was not stored."
+
+metadata = sa.MetaData()
+_version = sa.Table("qacal_schema", metadata, sa.Column("version", sa.Integer, nullable=False))
+answers = sa.Table(
+    "qacal_answers",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("time", sa.Double, nullable=False, index=True),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("model_version", sa.String(64), nullable=False),
+    sa.Column("group", sa.Text),
+    sa.Column("source", sa.Text),
+    sa.Column("confidence", sa.Double),
+    sa.Column("calibrated", sa.Double),
+    sa.Column("low", sa.Double),
+    sa.Column("high", sa.Double),
+    sa.Column("unlike", sa.Double),
+    sa.Column("decision", sa.Text),
+    sa.Column("record", sa.Text),
+    sa.Column("label", sa.Double),
+    sa.Column("label_source", sa.Text),
+    sa.Column("label_probability", sa.Double),
+    sa.Column("label_time", sa.Double, index=True),
+)
+"""A row for each served answer.
+
+time, label_time : in seconds since 1970, UTC.
+group : as JSON, since groups may be texts or numbers.
+record : the record as JSON, if the service keeps text.
+label_probability : with which an audit drew the answer; NULL for a volunteered label.
+"""
+
+
+def _create(connection: Any) -> None:
+    metadata.create_all(connection)
+
+
+MIGRATIONS: list[Callable[[Any], None]] = [_create]
+"""Step n brings a database from schema version n to n + 1."""
+
+
+class StoreError(QacalError):
+    """The database cannot be used now."""
+
+
+class UnknownAnswerError(InputError):
+    """No served answer has this id."""
+
+
+def require_id(id_: str) -> None:
+    """Raise unless a text can be the id of a served answer; databases refuse some other texts."""
+    if not _ID.fullmatch(id_):
+        raise UnknownAnswerError(_UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Label:
+    """The label of a served answer.
+
+    correct : 1 or 0, or a number in between.
+    probability : with which an audit drew the answer; None if the label was volunteered.
+    """
+
+    id: str
+    correct: float
+    source: Source = "volunteered"
+    probability: float | None = None
+
+    def __post_init__(self) -> None:
+        require_id(self.id)
+        if self.source == "audit" and self.probability is None:
+            raise InputError("a label of an audit needs the probability with which the answer was drawn.")
+        if self.source == "volunteered" and self.probability is not None:
+            raise InputError("a volunteered label has no probability; only an audit draws answers at random.")
+
+
+@dataclass
+class Counts:
+    """What became of served answers since the start."""
+
+    stored: int = 0
+    lost: int = 0
+    deleted: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Something that a caller waits for; it runs in the transaction of the queue."""
+
+    run: Callable[[Any], Any]
+    done: Future[Any] = field(default_factory=Future)
+
+
+class Store:
+    """Answers and labels in a database.
+
+    url : of SQLAlchemy, such as ``sqlite:///served.db`` or ``postgresql+psycopg://user@host/name``.
+    keep_days : delete older answers, with their labels; None keeps them.
+    """
+
+    def __init__(self, url: str, keep_days: float | None = None) -> None:
+        self.counts = Counts()
+        self._keep_days = keep_days
+        self._queue: Queue[dict[str, Any] | _Task | None] = Queue(_MOST_WAITING)
+        self._cleaned = -math.inf
+        try:
+            self._engine = _engine(url)
+            try:
+                self._migrate()
+            except BaseException:
+                self._engine.dispose()
+                raise
+        except (sa.exc.SQLAlchemyError, ImportError, OSError) as error:
+            raise StoreError(f"the store cannot be opened: {_said(error)}. Check --store.") from None
+        self._thread = Thread(target=self._write, name="qacal-store", daemon=True)
+        self._thread.start()
+
+    # Writing
+
+    def record(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Queue served answers: rows of :data:`answers` without label. Returns at once; what does not fit is lost."""
+        for row in rows:
+            try:
+                self._queue.put_nowait(row)
+            except Full:
+                self.counts.lost += 1
+
+    def label(self, labels: Sequence[Label]) -> Future[list[InputError | None]]:
+        """Write labels; the result comes when they are on disk: None for each, or why it was refused.
+
+        The label of an audit stays if somebody volunteers another one: audits alone certify.
+        """
+        return self._run(lambda connection: [self._label(connection, label) for label in labels])
+
+    def delete(self, ids: Sequence[str]) -> Future[int]:
+        """Delete answers with their labels; the result is how many there were."""
+        return self._run(lambda connection: connection.execute(answers.delete().where(answers.c.id.in_(ids))).rowcount)
+
+    def _run(self, run: Callable[[Any], Any]) -> Future[Any]:
+        task = _Task(run)
+        try:
+            self._queue.put_nowait(task)
+        except Full:
+            task.done.set_exception(StoreError("the database does not keep up; try again later."))
+        return task.done
+
+    def _label(self, connection: Any, label: Label) -> InputError | None:
+        values = {
+            "label": label.correct,
+            "label_source": label.source,
+            "label_probability": label.probability,
+            "label_time": time.time(),
+        }
+        update = answers.update().where(answers.c.id == label.id).values(values)
+        if label.source == "volunteered":
+            update = update.where(answers.c.label_source.is_distinct_from("audit"))
+        if connection.execute(update).rowcount:
+            return None
+        if connection.execute(sa.select(answers.c.id).where(answers.c.id == label.id)).first() is not None:
+            return InputError("this answer has a label of an audit, which a volunteered one does not replace.")
+        return UnknownAnswerError(_UNKNOWN)
+
+    # The thread that writes
+
+    def _write(self) -> None:
+        is_open = True
+        while is_open:
+            work = self._gathered()
+            is_open = None not in work
+            rows = [one for one in work if isinstance(one, dict)]
+            tasks = [one for one in work if isinstance(one, _Task) and one.done.set_running_or_notify_cancel()]
+            try:
+                results = self._commit(rows, tasks)
+            except Exception as error:
+                # Whatever is wrong with the database, answers are served and later work is tried again.
+                self.counts.failures += 1
+                self.counts.lost += len(rows)
+                _log.error("the store failed, %d answers were not stored: %s", len(rows), _said(error))
+                for task in tasks:
+                    task.done.set_exception(StoreError(f"the database cannot be used now: {_said(error)}"))
+                continue
+            self.counts.stored += len(rows)
+            for task, result in zip(tasks, results, strict=True):
+                task.done.set_result(result)
+
+    def _gathered(self) -> list[dict[str, Any] | _Task | None]:
+        """Return what is to be written next: at least one thing, or nothing if it is time to clean up."""
+        try:
+            work = [self._queue.get(timeout=_CLEAN_EVERY)]
+        except Empty:
+            return []
+        until = time.monotonic() + _GATHER
+        with suppress(Empty):
+            while len(work) < _MOST_AT_ONCE and isinstance(work[-1], dict):
+                work.append(self._queue.get(timeout=max(until - time.monotonic(), 0.0)))
+            # Somebody waits for the last one: take only what is there already.
+            while len(work) < _MOST_AT_ONCE and work[-1] is not None:
+                work.append(self._queue.get_nowait())
+        return work
+
+    def _commit(self, rows: list[dict[str, Any]], tasks: list[_Task]) -> list[Any]:
+        """Write rows, then do the tasks, in one transaction."""
+        if rows or tasks:
+            with self._engine.begin() as connection:
+                if rows:
+                    connection.execute(answers.insert(), rows)
+                results = [task.run(connection) for task in tasks]
+        else:
+            results = []
+        if self._keep_days is not None and time.monotonic() >= self._cleaned + _CLEAN_EVERY:
+            self._cleaned = time.monotonic()
+            self._clean(self._keep_days)
+        return results
+
+    def _clean(self, days: float) -> None:
+        """Delete answers that are older than some days."""
+        old = sa.select(answers.c.id).where(answers.c.time < time.time() - days * _DAY).limit(_PORTION)
+        deleted = _PORTION
+        while deleted == _PORTION:
+            with self._engine.begin() as connection:
+                deleted = connection.execute(answers.delete().where(answers.c.id.in_(old))).rowcount
+            self.counts.deleted += deleted
+
+    # Reading
+
+    def rows(self, *, labelled: bool = False, model: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yield stored answers in the order of time; labelled ones in the order of their labels.
+
+        labelled : only those with a label.
+        model : only those of one served model.
+        """
+        query = sa.select(answers).order_by(answers.c.label_time if labelled else answers.c.time, answers.c.id)
+        if labelled:
+            query = query.where(answers.c.label.is_not(None))
+        if model is not None:
+            query = query.where(answers.c.model == model)
+        with _reported(), self._engine.connect() as connection:
+            for row in connection.execution_options(yield_per=1000).execute(query).mappings():
+                group = row["group"]
+                yield {**row, "group": None if group is None else json.loads(group)}
+
+    @property
+    def waiting(self) -> int:
+        """How many answers and labels are queued."""
+        return self._queue.qsize()
+
+    def check(self) -> None:
+        """Raise a :class:`StoreError` if the database cannot be read."""
+        with _reported(), self._engine.connect() as connection:
+            connection.execute(sa.select(_version.c.version)).first()
+
+    def close(self) -> None:
+        """Write what is queued, and close the database."""
+        self._queue.put(None)
+        self._thread.join()
+        self._engine.dispose()
+
+    # Schema versions
+
+    def _migrate(self) -> None:
+        """Bring the database to the schema of this version of qacal: all steps, or none."""
+        with self._engine.connect().execution_options(qacal_writes=True) as connection, connection.begin():
+            if connection.dialect.name == "postgresql":
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+            found = 0
+            if sa.inspect(connection).has_table(_version.name):
+                found = connection.execute(sa.select(_version.c.version)).scalar_one()
+            if found > len(MIGRATIONS):
+                raise StoreError(
+                    f"a later qacal wrote the store (schema {found}); upgrade qacal, or use another store."
+                )
+            for step in MIGRATIONS[found:]:
+                step(connection)
+            if found == 0:
+                connection.execute(_version.insert().values(version=len(MIGRATIONS)))
+            elif found < len(MIGRATIONS):
+                connection.execute(_version.update().values(version=len(MIGRATIONS)))
+
+
+def row_of(id_: str, model: str, version: str, evidence: dict[str, Any], record: Any = None) -> dict[str, Any]:
+    """Return the row of a served answer.
+
+    record : to keep with it; None for none.
+    """
+    names = ("source", "confidence", "calibrated", "low", "high", "unlike", "decision")
+    group = evidence["group"]
+    return {
+        "id": id_,
+        "time": time.time(),
+        "model": model,
+        "model_version": version,
+        "group": None if group is None else json.dumps(group),
+        **{name: evidence[name] for name in names},
+        "record": None if record is None else json.dumps(record),
+    }
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    try:
+        yield
+    except sa.exc.SQLAlchemyError as error:
+        raise StoreError(f"the database cannot be used now: {_said(error)}") from None
+
+
+def _said(error: Exception) -> str:
+    """Return what a database says, without the statement and its values: these may be texts of users."""
+    said = getattr(error, "orig", None) or error
+    if isinstance(error, sa.exc.StatementError) and error.orig is None:
+        return type(error).__name__
+    return str(said).strip().partition("\n")[0]
+
+
+def _engine(url: str) -> Any:
+    """Return the engine for a URL; SQLite with a write-ahead log, and commits that are on disk."""
+    address = sa.make_url(url)
+    if address.get_backend_name() == "postgresql":
+        return sa.create_engine(address, pool_pre_ping=True, connect_args={"connect_timeout": 5})
+    if address.get_backend_name() != "sqlite":
+        raise StoreError(
+            f"the store is {address.render_as_string()}; expected sqlite:///FILE or postgresql+psycopg://..."
+        )
+    if address.database in (None, "", ":memory:"):
+        raise StoreError("the store needs a file: sqlite:///served.db.")
+    engine = sa.create_engine(address, connect_args={"timeout": 10})
+
+    def connected(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # transactions are begun below: Python's sqlite3 leaves tables out of them
+        for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {setting}")
+
+    def began(connection: Any) -> None:
+        writes = connection.get_execution_options().get("qacal_writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    sa.event.listen(engine, "connect", connected)
+    sa.event.listen(engine, "begin", began)
+    return engine

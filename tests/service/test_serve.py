@@ -1,0 +1,156 @@
+"""`qacal serve` as users start it: a process of its own."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+
+from qacal.cli.serve import _named
+from qacal.errors import InputError
+from qacal.service.store import Store
+from qacal.storage import version_of
+from tests.answers import answers
+from tests.cli.test_cli import run
+
+ROWS = [{name: row[name] for name in ("question", "answer", "confidence")} for row in answers(40, seed=7)]
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+@contextmanager
+def process(folder, *options, **environment):
+    """Start a server; yield the process and a client."""
+    port = free_port()
+    command = [sys.executable, "-m", "qacal.cli", "serve", folder, "--port", str(port), *options]
+    server = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
+    try:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+            until = time.monotonic() + 60
+            while True:
+                try:
+                    client.get("/healthz")
+                    break
+                except httpx2.TransportError:
+                    assert server.poll() is None, server.communicate()
+                    assert time.monotonic() < until
+                    time.sleep(0.05)
+            yield server, client, port
+    finally:
+        if server.poll() is None:
+            server.terminate()
+        server.communicate(timeout=30)
+
+
+def test_a_server_calibrates_reloads_and_stops(folder, tmp_path, fitted):
+    store = f"sqlite:///{tmp_path / 'served.db'}"
+    with process(folder, "--store", store, "--reload-seconds", "0") as (server, client, _):
+        found = client.post("/v1/calibrate", json={"items": ROWS}).json()["results"]
+        expected = [fitted.explain(**row)["calibrated"] for row in ROWS]
+        assert [one["calibrated"] for one in found] == pytest.approx(expected, abs=1e-12)
+        fitted.set_threshold(0.9).save(folder)
+        fitted.set_threshold(0.6)
+        if hasattr(signal, "SIGHUP"):
+            server.send_signal(signal.SIGHUP)
+            until = time.monotonic() + 20
+            while client.get("/v1/model").json()["models"][0]["version"] != version_of(folder):
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            (again,) = client.post("/v1/calibrate", json={"items": ROWS[:1]}).json()["results"]
+            assert again["threshold"] == 0.9
+        server.terminate()
+        _, said = server.communicate(timeout=30)
+        assert "version" in said
+        assert ROWS[0]["question"] not in said
+    # What was queued is written before the end.
+    opened = Store(store)
+    assert len(list(opened.rows())) >= len(ROWS)
+    opened.close()
+
+
+def test_acknowledged_labels_survive_a_kill(folder, tmp_path):
+    store = f"sqlite:///{tmp_path / 'served.db'}"
+    acknowledged, lock = {}, threading.Lock()
+    with process(folder, "--store", store) as (server, _, port):
+
+        def load(number):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+
+            def post(path, items):
+                connection.request("POST", path, json.dumps({"items": items}), {"Content-Type": "application/json"})
+                return json.loads(connection.getresponse().read())["results"]
+
+            try:
+                while True:
+                    served = post("/v1/calibrate", ROWS[number : number + 5])
+                    labels = [{"id": one["id"], "correct": at % 2} for at, one in enumerate(served)]
+                    for label, result in zip(labels, post("/v1/feedback", labels), strict=True):
+                        if result.get("stored"):
+                            with lock:
+                                acknowledged[label["id"]] = label["correct"]
+            except (OSError, http.client.HTTPException):
+                return
+
+        threads = [threading.Thread(target=load, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + 60
+        while len(acknowledged) < 100:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        server.kill()
+        for thread in threads:
+            thread.join()
+    opened = Store(store)
+    found = {row["id"]: row["label"] for row in opened.rows(labelled=True)}
+    opened.close()
+    assert len(acknowledged) >= 100
+    assert {id_: found.get(id_) for id_ in acknowledged} == acknowledged
+
+
+def test_a_key_comes_from_the_environment(folder):
+    key = "a-key-of-sixteen-characters"
+    with process(folder, "--store", "none", "--api-key-env", "MY_KEY", MY_KEY=key) as (server, client, _):
+        assert client.get("/v1/model").status_code == 401
+        assert client.get("/v1/model", headers={"authorization": f"Bearer {key}"}).status_code == 200
+        server.terminate()
+        assert key not in "".join(server.communicate(timeout=30))
+
+
+def test_wrong_use_is_named_before_anything_is_loaded(folder):
+    for arguments, problem in (
+        ((folder, "--host", "0.0.0.0"), "QACAL_API_KEY"),
+        ((folder, folder), "two models have the name"),
+        ((folder, "--port", "70000"), "65535"),
+    ):
+        code, _, said = run("serve", *arguments)
+        assert code == 2
+        assert problem in said
+
+
+def test_models_that_do_not_exist_are_named():
+    code, _, said = run("serve", "nowhere", "--store", "none")
+    assert code == 1
+    assert "nowhere does not exist" in said
+
+
+def test_names_of_models(tmp_path):
+    assert _named(["a/gpt", "qwen=b"]) == {"gpt": "a/gpt", "qwen": "b"}
+    (tmp_path / "x=y").mkdir()
+    assert _named([str(tmp_path / "x=y")]) == {"x=y": str(tmp_path / "x=y")}
+    with pytest.raises(InputError, match="two models have the name"):
+        _named(["a/gpt", "gpt=b"])

@@ -1,0 +1,300 @@
+"""The store: the same tests on SQLite and on a real PostgreSQL."""
+
+import logging
+import sqlite3
+import time
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from qacal.errors import InputError
+from qacal.service import store as module
+from qacal.service.store import MIGRATIONS, Label, Store, StoreError, UnknownAnswerError, answers, require_id, row_of
+from tests.service.databases import NEEDS, can_run, postgres
+
+EVIDENCE = {
+    "source": "band",
+    "group": 3,
+    "confidence": 0.9,
+    "calibrated": 0.7,
+    "low": 0.6,
+    "high": None,
+    "unlike": 0.2,
+    "decision": None,
+}
+
+
+def row(**others):
+    return {**row_of(uuid4().hex, "m", "v1", EVIDENCE), **others}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with postgres() as running:
+        yield running
+
+
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param(
+            "postgresql",
+            marks=[
+                pytest.mark.heavy,
+                pytest.mark.skipif(not can_run(), reason=NEEDS),
+            ],
+        ),
+    ]
+)
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'served.db'}"
+        return
+    folder, _, _ = request.getfixturevalue("server")
+    url = f"postgresql+psycopg://qacal@/postgres?host={folder}"
+    yield url
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        module.metadata.drop_all(connection)
+    engine.dispose()
+
+
+@pytest.fixture
+def store(url):
+    store = Store(url)
+    yield store
+    store.close()
+
+
+def wait(store, count):
+    until = time.monotonic() + 10
+    while store.counts.stored + store.counts.lost < count:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+class TestStore:
+    def test_answers_come_back_as_they_were_served(self, store):
+        rows = [row(), row(group=None), row(group='"law"')]
+        store.record(rows)
+        wait(store, 3)
+        found = {one["id"]: one for one in store.rows()}
+        assert [found[one["id"]]["group"] for one in rows] == [3, None, "law"]
+        first = found[rows[0]["id"]]
+        assert {name: first[name] for name in EVIDENCE} == EVIDENCE
+        assert (first["model"], first["model_version"], first["record"], first["label"]) == ("m", "v1", None, None)
+        assert abs(first["time"] - time.time()) < 60
+
+    def test_a_label_is_on_disk_when_it_is_acknowledged(self, store, url):
+        served = row()
+        store.record([served])
+        # At once: the answer itself may still be queued.
+        assert store.label([Label(served["id"], 1.0)]).result(10) == [None]
+        # Another connection sees it.
+        engine = sa.create_engine(url)
+        with engine.connect() as connection:
+            found = connection.execute(sa.select(answers)).mappings().one()
+        engine.dispose()
+        assert (found["label"], found["label_source"], found["label_probability"]) == (1.0, "volunteered", None)
+
+    def test_labels_of_unknown_answers_are_refused_one_by_one(self, store):
+        served = row()
+        store.record([served])
+        unknown, stored = store.label([Label(uuid4().hex, 1.0), Label(served["id"], 0.0)]).result(10)
+        assert isinstance(unknown, UnknownAnswerError)
+        assert stored is None
+        assert [one["label"] for one in store.rows(labelled=True)] == [0.0]
+
+    def test_a_volunteered_label_does_not_replace_that_of_an_audit(self, store):
+        served = row()
+        store.record([served])
+        assert store.label([Label(served["id"], 0.0)]).result(10) == [None]
+        assert store.label([Label(served["id"], 1.0, "audit", 0.25)]).result(10) == [None]
+        (refused,) = store.label([Label(served["id"], 0.0)]).result(10)
+        assert "label of an audit" in str(refused)
+        (found,) = store.rows(labelled=True)
+        assert (found["label"], found["label_source"], found["label_probability"]) == (1.0, "audit", 0.25)
+        assert store.label([Label(served["id"], 0.0, "audit", 0.5)]).result(10) == [None]
+
+    def test_labelled_rows_come_in_the_order_of_their_labels(self, store):
+        rows = [row(time=float(at)) for at in range(3)] + [row(model="other")]
+        store.record(rows)
+        for at in (2, 0, 3):
+            store.label([Label(rows[at]["id"], 1.0)]).result(10)
+        assert [one["id"] for one in store.rows(labelled=True, model="m")] == [rows[2]["id"], rows[0]["id"]]
+
+    def test_answers_are_deleted_by_id(self, store):
+        one, two = row(), row()
+        store.record([one, two])
+        assert store.delete([one["id"]]).result(10) == 1
+        assert store.delete([one["id"]]).result(10) == 0
+        assert [found["id"] for found in store.rows()] == [two["id"]]
+
+    def test_old_answers_are_deleted(self, store, url, monkeypatch):
+        old, new = row(time=time.time() - 3 * 86_400), row()
+        store.record([old, new])
+        wait(store, 2)
+        monkeypatch.setattr(module, "_CLEAN_EVERY", 0.05)
+        cleaning = Store(url, keep_days=2.0)
+        until = time.monotonic() + 10
+        while not cleaning.counts.deleted and time.monotonic() < until:
+            time.sleep(0.02)
+        assert [found["id"] for found in cleaning.rows()] == [new["id"]]
+        cleaning.close()
+
+    def test_what_is_queued_is_written_before_the_store_closes(self, url):
+        first = Store(url)
+        first.record([row() for _ in range(500)])
+        first.close()
+        second = Store(url)
+        assert len(list(second.rows())) == 500
+        second.close()
+
+    def test_a_failing_database_loses_answers_and_says_so_and_recovers(self, store, url, caplog):
+        engine = sa.create_engine(url)
+        store.record([row()])
+        wait(store, 1)
+        with engine.begin() as connection:
+            answers.drop(connection)
+        with caplog.at_level(logging.ERROR, "qacal.service"):
+            store.record([row(record='{"question": "a secret"}')])
+            wait(store, 2)
+            with pytest.raises(StoreError, match="cannot be used now"):
+                store.label([Label(uuid4().hex, 1.0)]).result(10)
+        assert (store.counts.stored, store.counts.lost) == (1, 1)
+        assert "secret" not in caplog.text
+        assert "1 answers were not stored" in caplog.text
+        with engine.begin() as connection:
+            answers.create(connection)
+        engine.dispose()
+        store.record([row()])
+        wait(store, 3)
+        assert (store.counts.stored, store.counts.lost) == (2, 1)
+
+    def test_a_later_schema_is_refused(self, store, url):
+        engine = sa.create_engine(url)
+        with engine.begin() as connection:
+            connection.execute(module._version.update().values(version=99))
+        with pytest.raises(StoreError, match="a later qacal wrote the store"):
+            Store(url)
+        engine.dispose()
+
+    def test_migrations_keep_rows_and_happen_whole_or_not_at_all(self, url, monkeypatch):
+        first = Store(url)
+        first.record([row()])
+        first.close()
+
+        def add(connection):
+            connection.execute(sa.text("ALTER TABLE qacal_answers ADD COLUMN note TEXT"))
+
+        def fail(connection):
+            raise sa.exc.InvalidRequestError("stopped")
+
+        monkeypatch.setattr(module, "MIGRATIONS", [*MIGRATIONS, add, fail])
+        with pytest.raises(StoreError, match="stopped"):
+            Store(url)
+        engine = sa.create_engine(url)
+        assert "note" not in {column["name"] for column in sa.inspect(engine).get_columns("qacal_answers")}
+        monkeypatch.setattr(module, "MIGRATIONS", [*MIGRATIONS, add])
+        for _ in range(2):
+            second = Store(url)
+            assert len(list(second.rows())) == 1
+            second.close()
+        assert "note" in {column["name"] for column in sa.inspect(engine).get_columns("qacal_answers")}
+        with engine.connect() as connection:
+            assert connection.execute(sa.select(module._version.c.version)).scalars().all() == [2]
+        engine.dispose()
+
+    def test_a_store_that_cannot_keep_up_loses_answers_and_does_not_wait(self, store, url, monkeypatch):
+        monkeypatch.setattr(module, "_MOST_WAITING", 10)
+        held = Store(url)
+        task = held._run(lambda connection: time.sleep(0.5))
+        time.sleep(0.1)
+        began = time.monotonic()
+        held.record([row() for _ in range(30)])
+        assert time.monotonic() - began < 0.3
+        task.result(10)
+        held.close()
+        assert (held.counts.stored, held.counts.lost) == (10, 20)
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(not can_run(), reason=NEEDS)
+def test_postgresql_may_go_and_come_back():
+    with postgres() as (folder, stop, start):
+        store = Store(f"postgresql+psycopg://qacal@/postgres?host={folder}")
+        store.record([row()])
+        wait(store, 1)
+        stop()
+        store.record([row()])
+        wait(store, 2)
+        with pytest.raises(StoreError):
+            store.check()
+        start()
+        store.record([row()])
+        wait(store, 3)
+        assert (store.counts.stored, store.counts.lost) == (2, 1)
+        store.close()
+
+
+def test_a_full_disk_loses_answers_and_says_so(tmp_path):
+    store = Store(f"sqlite:///{tmp_path / 'served.db'}")
+    sa.event.listen(store._engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count=20"))
+    store._engine.dispose()
+    store.record([row(record="x" * 100_000)])
+    wait(store, 1)
+    assert store.counts.lost == 1
+    with pytest.raises(StoreError, match="full"):
+        store._run(lambda connection: connection.execute(answers.insert(), row(record="x" * 100_000))).result(10)
+    store.close()
+
+
+def test_sqlite_commits_are_on_disk_and_readers_do_not_wait(tmp_path):
+    store = Store(f"sqlite:///{tmp_path / 'served.db'}")
+    with store._engine.connect() as connection:
+        settings = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
+    assert settings == ["wal", 2]
+    reader = sqlite3.connect(tmp_path / "served.db")
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM qacal_answers").fetchone()
+    store.record([row()])
+    wait(store, 1)
+    assert store.counts.stored == 1
+    reader.close()
+    store.close()
+
+
+@pytest.mark.parametrize("id_", ["", "x", "a" * 31, "A" * 32, "\x00" * 32, "é" * 32, "a" * 33])
+def test_other_texts_are_no_ids(id_):
+    with pytest.raises(UnknownAnswerError):
+        require_id(id_)
+    with pytest.raises(UnknownAnswerError):
+        Label(id_, 1.0)
+
+
+def test_only_audits_have_probabilities():
+    with pytest.raises(InputError, match="needs the probability"):
+        Label("a" * 32, 1.0, "audit")
+    with pytest.raises(InputError, match="volunteered label has no probability"):
+        Label("a" * 32, 1.0, "volunteered", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("sqlite://", "needs a file"),
+        ("mysql://host/name", "expected sqlite"),
+        ("no url", "cannot be opened"),
+        ("sqlite:////no/such/folder/served.db", "cannot be opened"),
+    ],
+)
+def test_stores_that_cannot_be_used_are_named(url, problem):
+    with pytest.raises(StoreError, match=problem):
+        Store(url)
+
+
+def test_a_password_is_not_shown():
+    with pytest.raises(StoreError) as raised:
+        Store("mysql://user:hunter2@host/name")
+    assert "hunter2" not in str(raised.value)
