@@ -39,7 +39,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -130,7 +129,7 @@ class MarginMaps:
         intercept, slope = self.moves
         return np.clip(intercept[band] + slope[band] * answer, 0.0, 1.0)
 
-    @cached_property
+    @property
     def moves(self) -> tuple[Floats, Floats]:
         """For each band, the line that moves its mean answer by `shift`: towards 1 or 0, and not beyond."""
         bands = len(self.shift)
