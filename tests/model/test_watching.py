@@ -155,7 +155,7 @@ def test_far_rows_have_no_interval_and_are_counted(learned):
         frame = pl.DataFrame(learned.calibrate(pl.DataFrame(strange)))
     assert found.far == (frame["source"] == "far").sum() > 50
     assert sum(interval.labels for interval in found.intervals if interval.kind == "band") == 300 - found.far
-    assert [signal.kind for signal in found.signals if signal.is_notable] == ["unlike"]
+    assert "unlike" in [signal.kind for signal in found.signals if signal.is_notable]
 
 
 # Documents
