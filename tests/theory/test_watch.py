@@ -6,6 +6,9 @@ from scipy import stats
 
 from qacal.metrics import betting
 from qacal.metrics.betting import bet
+from qacal.model.labelling import draw
+from qacal.model.watching import _bets, _documents, _equal_chances, _Limits, _means
+from qacal.tally.ids import id_hashes
 from tests.sizes import sized
 from tests.theory.lab import assert_breaks, assert_holds
 
@@ -111,3 +114,80 @@ def test_labels_until_a_shift_is_seen(shift, most):
 
     rng = np.random.default_rng(0)
     assert np.median([needed(rng) for _ in range(sized(100))]) <= most
+
+
+# Rows that are not a simple random sample. One interval, the accuracy of all rows, at its border on both sides.
+
+
+def is_alarmed_by(document, y, accuracy):
+    """Return whether an alarm is raised for rows of documents, at the end of each document."""
+    limits = _Limits(np.array([accuracy]), np.array([accuracy]), bands=0, roots=1)
+    means = _means(document, np.zeros((len(y), 1), dtype=np.int64), np.zeros(len(y)), y, limits)
+    return _bets(means, limits, document.max() + 1, ALPHA, has_all=False).any_at >= 0
+
+
+def rows_of_documents(rng, documents=600):
+    """Return the ids of rows, and labels that are the same in all rows of a document; long documents are worse."""
+    size = rng.integers(1, 9, documents)
+    right = rng.random(documents) < np.where(size > 4, 0.5, 0.9)
+    return id_hashes(np.repeat(rng.integers(0, 2**60, documents), size), size.sum()), np.repeat(right * 1.0, size)
+
+
+def test_documents_hold_however_their_rows_depend_on_each_other():
+    def breaks(rng):
+        ids, y = rows_of_documents(rng)
+        return is_alarmed_by(_documents(ids)[0], y, 0.7)
+
+    assert_holds(breaks, ALPHA, 2000)
+
+
+def test_rows_of_documents_as_if_independent_break_it():
+    def breaks(rng):
+        y = rows_of_documents(rng)[1]
+        # The accuracy of a random row, so that only the dependence is wrong.
+        accuracy = (10 * 0.9 + 26 * 0.5) / 36
+        return is_alarmed_by(np.arange(len(y)), y, accuracy)
+
+    assert_breaks(breaks, ALPHA, 400)
+
+
+def drawn_for_labels(rng):
+    """Return ids, labels and chances: less confident answers are labelled more often."""
+    is_sure = rng.random(4000) < 0.5
+    chance = np.where(is_sure, 0.1, 0.6)
+    y = (rng.random(4000) < np.where(is_sure, 0.9, 0.5)) * 1.0
+    chosen = rng.random(4000) < chance
+    return id_hashes(rng.integers(0, 2**60, 4000), 4000)[chosen], y[chosen], chance[chosen]
+
+
+def test_rows_thinned_to_equal_chances_hold():
+    def breaks(rng):
+        ids, y, chance = drawn_for_labels(rng)
+        kept, _ = _equal_chances(chance, np.ones(len(y), dtype=bool), ids, "")
+        return is_alarmed_by(np.arange(kept.sum()), y[kept], 0.7)
+
+    assert_holds(breaks, ALPHA, 2000)
+
+
+def test_rows_with_other_chances_break_it():
+    def breaks(rng):
+        _, y, _ = drawn_for_labels(rng)
+        return is_alarmed_by(np.arange(len(y)), y, 0.7)
+
+    assert_breaks(breaks, ALPHA, 400)
+
+
+@pytest.mark.parametrize("accuracies", [(0.5, 0.9), (0.05, 0.95), (0.7,)])
+def test_draws_of_label_next_hold_in_the_order_of_the_file(accuracies):
+    """Ten draws of 60 rows each; every look counts."""
+
+    def breaks(rng):
+        y = []
+        for _ in range(10):
+            order = rng.integers(0, len(accuracies), 1200)
+            labels = (rng.random(1200) < np.array(accuracies)[order]) * 1.0
+            chosen = draw(id_hashes(rng.integers(0, 2**60, 1200), 1200), order, 60, 0)
+            y.append(labels[np.sort(chosen)])
+        return is_alarmed_by(np.arange(600), np.concatenate(y), np.mean(accuracies))
+
+    assert_holds(breaks, ALPHA, 1200)

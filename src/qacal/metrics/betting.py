@@ -78,9 +78,15 @@ def bet(x: Floats, lowest: Floats, alpha: float = 0.1) -> Alarms:
     capital = np.zeros((processes, len(STAKES)))
     broken_at, any_at = np.full(processes, -1), -1
     for start in range(0, len(x), _ROWS):
-        history = capital + np.cumsum(np.log1p(x[start : start + _ROWS, :, None] * stake), axis=0)
-        capital = history[-1]
-        wealth = _averaged(history)
+        part = x[start : start + _ROWS]
+        wealth = np.empty(part.shape)
+        for at in range(processes):
+            # Only rows that a statement is about change its wealth.
+            rows = np.flatnonzero(part[:, at])
+            gains = np.log1p(part[rows, at, None] * stake[at])
+            history = capital[at] + np.concatenate([np.zeros((1, len(STAKES))), np.cumsum(gains, axis=0)])
+            capital[at] = history[-1]
+            wealth[:, at] = np.repeat(_averaged(history), np.diff(rows, prepend=0, append=len(part)))
         is_broken = closed(wealth, alpha)
         new = (broken_at < 0) & is_broken.any(axis=0)
         broken_at[new] = start + is_broken[:, new].argmax(axis=0)
