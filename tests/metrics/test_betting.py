@@ -80,6 +80,10 @@ def test_no_rows_raise_no_alarm():
     assert not alarms.log_wealth.any()
 
 
+def test_no_statements_raise_no_alarm():
+    assert bet(np.empty((5, 0)), np.empty(0)).any_at == -1
+
+
 def test_alpha_is_checked():
     with pytest.raises(InputError, match="alpha"):
         bet(np.zeros((1, 1)), np.array([-1.0]), alpha=1.5)

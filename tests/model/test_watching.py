@@ -18,7 +18,7 @@ from qacal import (
 )
 from qacal.calibrators import PlattScaling
 from qacal.model.model_set import fit_set
-from qacal.model.watching import _documents, watches
+from qacal.model.watching import _bets, _documents, _Limits, _Means, watches
 from qacal.records.reading import Reading
 
 WORDS = {"art": ("painting", "sculpture", "museum", "canvas"), "law": ("court", "contract", "statute", "appeal")}
@@ -134,6 +134,12 @@ def test_a_model_without_intervals_is_refused():
     one = QACalibrator(calibrator=PlattScaling()).fit(answers(0, 300))
     with pytest.raises(InputError, match=r"no intervals \(PlattScaling\), so there is nothing to watch"):
         watch(one, answers(1000, 10))
+
+
+def test_intervals_from_0_to_1_are_refused():
+    nothing = _Limits(np.array([-1.0, 0.0]), np.ones(2), bands=1, roots=1)
+    with pytest.raises(InputError, match="go from 0 to 1, and cannot be broken"):
+        _bets(_Means(*[np.zeros(0, dtype=np.int64)] * 4), nothing, 0, 0.1, has_all=True)
 
 
 def test_rows_of_the_fit_are_refused(model):

@@ -91,7 +91,7 @@ def bet(x: Floats, lowest: Floats, alpha: float = 0.1) -> Alarms:
         new = (broken_at < 0) & is_broken.any(axis=0)
         broken_at[new] = start + is_broken[:, new].argmax(axis=0)
         is_any = np.exp(np.minimum(wealth, _MOST)).sum(axis=1) >= processes / alpha
-        if any_at < 0 and is_any.any():
+        if processes and any_at < 0 and is_any.any():
             any_at = start + int(is_any.argmax())
     return Alarms(_averaged(capital), broken_at, any_at)
 

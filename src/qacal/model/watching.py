@@ -227,6 +227,7 @@ def watches(
                 "nothing to watch. Fit with the default calibrator, or with another one that certifies."
             )
     rows: dict[Any, Gathered] = {}
+    done = 0
     lacking = {feature.name for one in model._models.values() for feature in one.pipeline_.features}
     for batch in read(records, reading, needs_labels=True, **model._needs):
         lacking -= {name for name in lacking if batch.reading.has(name, batch.table.names)}
@@ -234,8 +235,9 @@ def watches(
             if len(part):
                 found = _read(one, part, allow_other_source, progress)
                 rows.setdefault(value, Gathered()).add(**found)
+        done += len(batch)
         if progress is not None:
-            progress("calibrating", sum(len(one["correct"]) for one in rows.values()))
+            progress("calibrating", done)
     if not rows:
         raise InputError("there are no labelled rows to watch.")
     out = {}
@@ -403,6 +405,8 @@ def _bets(means: _Means, limits: _Limits, documents: int, alpha: float, *, has_a
     all_tested = tested[:, roots].any(axis=1) & has_all
     all_lowest = np.where(tested[:, roots], lowest[:, roots], 0.0).min(axis=1, initial=0.0)
     is_tested = np.column_stack([tested, all_tested]).ravel()
+    if not is_tested.any():
+        raise InputError("all intervals of this model go from 0 to 1, and cannot be broken. Fit on more labelled rows.")
     bound = np.minimum(np.column_stack([lowest, all_lowest]).ravel(), -_SMALLEST_BOUND)
     found = bet(x.reshape(documents, -1)[:, is_tested], bound[is_tested], alpha)
     log_wealth, broken_at = np.full(len(is_tested), np.nan), np.full(len(is_tested), -1)
@@ -422,13 +426,10 @@ def _intervals(model: QACalibrator, means: _Means, limits: _Limits, bets: Alarms
         mine = is_root if at == cells else means.cell == at
         low, high = (ends[means.cell[mine]] if at == cells else ends[[at]] for ends in (limits.low, limits.high))
         base = means.base[mine].mean() if mine.any() else names[at].base
-        times = [int(time) for time in broken_at[:, at] if time >= 0]
+        ends = broken_at[:, at]
+        is_broken = bool((ends >= 0).any())
         # Of two broken ends the first one; of none, the one with more evidence against it.
-        side = (
-            np.argmin(np.where(broken_at[:, at] < 0, np.inf, broken_at[:, at]))
-            if times
-            else np.nanargmax(log_wealth[:, at])
-        )
+        side = int(np.where(ends < 0, np.inf, ends).argmin() if is_broken else np.nanargmax(log_wealth[:, at]))
         yield Watched(
             name=names[at].name,
             kind=names[at].kind,
@@ -439,7 +440,7 @@ def _intervals(model: QACalibrator, means: _Means, limits: _Limits, bets: Alarms
             accuracy=float(np.clip(base + means.value[mine].mean(), 0, 1)) if mine.any() else None,
             wealth=float(np.exp(min(log_wealth[side, at], _MOST_LOG_WEALTH))),
             side="high" if side == 0 else "low",
-            broken_after=int(last[min(times)]) + 1 if times else None,
+            broken_after=int(last[ends[side]]) + 1 if is_broken else None,
         )
 
 
