@@ -25,6 +25,8 @@ from qacal.model.watching import Watch, Watched
 
 ALPHA = 0.1
 GROUPS, BANDS = 16, 6
+# Bands, groups and all answers have the same weight together.
+WEIGHTS = np.tile(1 / np.repeat([BANDS, GROUPS, 1], [BANDS, GROUPS, 1]), 2)
 LOOKS = 100_000
 FEW = 300
 
@@ -64,7 +66,7 @@ class World:
         below = [of_band * (-off - self.within), of_group * (low - y[:, None]), -off - self.within]
         ends = [np.full(BANDS, 1 + self.within), high, [1 + self.within]]
         other = [np.full(BANDS, 1 + self.within), 1 - low, [1 + self.within]]
-        return bet(np.concatenate(above + below, axis=1), -np.concatenate(ends + other), ALPHA), group
+        return bet(np.concatenate(above + below, axis=1), -np.concatenate(ends + other), ALPHA, WEIGHTS), group
 
 
 def false_alarms(worlds: int) -> None:

@@ -22,11 +22,12 @@ def wealth_of(x, lowest):
     return np.array(out)
 
 
-def closed_by_sets(wealth, alpha):
+def closed_by_sets(wealth, alpha, weights=None):
     """Return which statements all sets with them reject."""
+    weights = np.ones(len(wealth)) if weights is None else weights
     every = range(len(wealth))
-    sets = [chosen for size in every for chosen in combinations(every, size + 1)]
-    return [all(np.mean(wealth[[*chosen]]) >= 1 / alpha for chosen in sets if at in chosen) for at in every]
+    sets = [[*chosen] for size in every for chosen in combinations(every, size + 1)]
+    return [all(weights[s] @ wealth[s] >= weights[s].sum() / alpha for s in sets if at in s) for at in every]
 
 
 def drawn(seed, rows, processes=4):
@@ -36,25 +37,28 @@ def drawn(seed, rows, processes=4):
 
 
 @examples(60)
-@given(st.lists(st.integers(1, 160), min_size=1, max_size=6), st.sampled_from([4, 8, 16]))
-def test_closed_testing_is_that_of_all_sets(wealth, least):
+@given(st.lists(st.tuples(st.integers(1, 160), st.integers(1, 4)), min_size=1, max_size=6), st.sampled_from([4, 8, 16]))
+def test_closed_testing_is_that_of_all_sets(pairs, least):
+    wealth, weights = np.array(pairs, dtype=np.float64).T
     # A little more, so that no mean is within rounding of the border.
-    wealth = np.array(wealth) / 2 + 1 / 4096
-    assert closed(np.log(wealth), 1 / least).tolist() == closed_by_sets(wealth, 1 / least)
+    wealth = wealth / 2 + 1 / 4096
+    found = closed(np.log(wealth), 1 / least, weights)
+    assert found.tolist() == closed_by_sets(wealth, 1 / least, weights)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_alarms_are_those_of_the_products(seed, monkeypatch):
     x, lowest = drawn(seed, 300)
     wealth = np.stack([wealth_of(x[:, at], lowest[at]) for at in range(4)], axis=1)
-    is_broken = np.array([closed_by_sets(row, 0.1) for row in wealth])
+    weights = np.array([1.0, 2.0, 0.5, 1.0]) if seed % 2 else None
+    is_broken = np.array([closed_by_sets(row, 0.1, weights) for row in wealth])
     first = np.where(is_broken.any(axis=0), is_broken.argmax(axis=0), -1)
-    any_at = int(np.argmax(wealth.mean(axis=1) >= 10))
+    any_at = int(np.argmax(np.average(wealth, axis=1, weights=weights) >= 10))
     assert (first >= 0).any()
     assert any_at > 0
     for rows in (7, 4096):  # however many rows are taken at a time
         monkeypatch.setattr(betting, "_ROWS", rows)
-        alarms = bet(x, lowest, alpha=0.1)
+        alarms = bet(x, lowest, alpha=0.1, weights=weights)
         np.testing.assert_allclose(alarms.log_wealth, np.log(wealth[-1]), atol=1e-9)
         assert alarms.broken_at.tolist() == first.tolist()
         assert alarms.any_at == any_at

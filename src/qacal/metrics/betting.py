@@ -13,10 +13,11 @@ over a fixed grid of shares,
 negative. It ever reaches :math:`1/\alpha` with probability :math:`\alpha` at most (Ville 1939), however often one looks
 and whenever one stops. The mean of several wealths is such a process, too, however they depend on each other.
 
-*Many statements.* Statement :math:`i` is called broken if the mean wealth of every set of statements with :math:`i` in
-it is at least :math:`1/\alpha` (closed testing). The worst set adds all wealths below :math:`1/\alpha`, so this is
+*Many statements.* Means have fixed weights :math:`v_i`. Statement :math:`i` is called broken if every set of statements
+with :math:`i` in it has a mean wealth of at least :math:`1/\alpha` (closed testing). The worst set adds all wealths
+below :math:`1/\alpha`, so this is
 
-.. math:: W_i \ge \frac{1}{\alpha} + \sum_{j:\, W_j < 1/\alpha} \Bigl(\frac{1}{\alpha} - W_j\Bigr).
+.. math:: v_i W_i \ge \frac{v_i}{\alpha} + \sum_{j:\, W_j < 1/\alpha} v_j \Bigl(\frac{1}{\alpha} - W_j\Bigr).
 
 A true statement is called broken only if the mean wealth of all true ones reaches :math:`1/\alpha`. So all alarms that
 are ever raised are right, with probability :math:`1 - \alpha`. "Something is broken" needs only the mean of all.
@@ -54,12 +55,13 @@ class Alarms:
     any_at: int
 
 
-def bet(x: Floats, lowest: Floats, alpha: float = 0.1) -> Alarms:
+def bet(x: Floats, lowest: Floats, alpha: float = 0.1, weights: Floats | None = None) -> Alarms:
     """Bet on rows in their order, look after each of them, and return all alarms.
 
     x : a row for each label and a column for each process; 0 where a statement is not about the row.
     lowest : the smallest value that each column can have, below 0.
     alpha : the probability that any alarm is ever wrong.
+    weights : of the processes, fixed before any label is seen; larger ones raise alarms earlier. Default: all equal.
 
     Examples
     --------
@@ -74,6 +76,7 @@ def bet(x: Floats, lowest: Floats, alpha: float = 0.1) -> Alarms:
     """
     check_alpha(alpha)
     processes = x.shape[1]
+    share = np.full(processes, 1.0) if weights is None else weights
     stake = STAKES / -np.asarray(lowest, dtype=np.float64)[:, None]
     capital = np.zeros((processes, len(STAKES)))
     broken_at, any_at = np.full(processes, -1), -1
@@ -87,26 +90,26 @@ def bet(x: Floats, lowest: Floats, alpha: float = 0.1) -> Alarms:
             history = capital[at] + np.concatenate([np.zeros((1, len(STAKES))), np.cumsum(gains, axis=0)])
             capital[at] = history[-1]
             wealth[:, at] = np.repeat(_averaged(history), np.diff(rows, prepend=0, append=len(part)))
-        is_broken = closed(wealth, alpha)
+        is_broken = closed(wealth, alpha, share)
         new = (broken_at < 0) & is_broken.any(axis=0)
         broken_at[new] = start + is_broken[:, new].argmax(axis=0)
-        is_any = np.exp(np.minimum(wealth, _MOST)).sum(axis=1) >= processes / alpha
+        is_any = np.exp(np.minimum(wealth, _MOST)) @ share >= share.sum() / alpha
         if processes and any_at < 0 and is_any.any():
             any_at = start + int(is_any.argmax())
     return Alarms(_averaged(capital), broken_at, any_at)
 
 
-def closed(log_wealth: Floats, alpha: float) -> Bools:
+def closed(log_wealth: Floats, alpha: float, weights: Floats) -> Bools:
     """Return which statements are broken by closed testing; the last axis has the statements.
 
-    >>> closed(np.log([[30.0, 1.0], [12.0, 1.0], [12.0, 9.0]]), alpha=0.1)
+    >>> closed(np.log([[30.0, 1.0], [12.0, 1.0], [12.0, 9.0]]), alpha=0.1, weights=np.ones(2))
     array([[ True, False],
            [False, False],
            [ True, False]])
     """
     wealth = np.exp(np.minimum(log_wealth, _MOST))
-    missing = np.maximum(1 / alpha - wealth, 0.0).sum(axis=-1, keepdims=True)
-    return np.asarray((wealth >= 1 / alpha) & (wealth >= 1 / alpha + missing))
+    missing = np.maximum(1 / alpha - wealth, 0.0) @ weights
+    return np.asarray((wealth >= 1 / alpha) & (weights * (wealth - 1 / alpha) >= missing[..., None]))
 
 
 def _averaged(log_capital: Floats) -> Floats:

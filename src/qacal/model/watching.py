@@ -408,7 +408,10 @@ def _bets(means: _Means, limits: _Limits, documents: int, alpha: float, *, has_a
     if not is_tested.any():
         raise InputError("all intervals of this model go from 0 to 1, and cannot be broken. Fit on more labelled rows.")
     bound = np.minimum(np.column_stack([lowest, all_lowest]).ravel(), -_SMALLEST_BOUND)
-    found = bet(x.reshape(documents, -1)[:, is_tested], bound[is_tested], alpha)
+    # Bands, groups and all answers have the same weight together, so that a change of all answers is seen early.
+    family = np.tile(np.append(np.where(np.arange(cells) < limits.roots, 0, 1), 2), 2)[is_tested]
+    weights = 1 / np.bincount(family)[family]
+    found = bet(x.reshape(documents, -1)[:, is_tested], bound[is_tested], alpha, weights)
     log_wealth, broken_at = np.full(len(is_tested), np.nan), np.full(len(is_tested), -1)
     log_wealth[is_tested], broken_at[is_tested] = found.log_wealth, found.broken_at
     return Alarms(log_wealth, broken_at, found.any_at)
