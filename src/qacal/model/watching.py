@@ -291,10 +291,12 @@ def _watched(model: QACalibrator, gathered: Gathered, lacking: set[str], alpha: 
     document, last = _documents(np.arange(len(kept), dtype=np.uint64)[kept] if ids is None else ids[kept])
     labels, is_repeated = len(document), len(last) < len(document)
     is_far = gathered["unlike"][kept] >= FAR
-    limits = _Limits.of(model.calibrator_.maps_)
+    maps: Any = model.calibrator_.maps_
+    limits = _Limits.of(maps)
     answer, correct, bins = (gathered[name][kept] for name in ("answer", "correct", "bins"))
     means = _means(document, np.where(is_far[:, None], -1, bins), answer, correct, limits)
-    bets = _bets(means, limits, len(last), alpha, has_all=limits.roots > 1 and not is_repeated)
+    has_all = limits.roots > 1 and not (is_repeated or maps.certificate.is_by_document)
+    bets = _bets(means, limits, len(last), alpha, has_all=has_all)
     found = _intervals(model, means, limits, bets, last)
     groups = [name for name, keep in zip(gathered["groups"], kept.tolist(), strict=True) if keep]
     return Watch(
