@@ -91,7 +91,7 @@ def labels_needed(worlds: int) -> None:
                 at = alarms.broken_at[(GROUPS + BANDS + 1) + BANDS + 7]
                 in_group.append(np.count_nonzero(group[: at + 1] == 7) if at >= 0 else np.inf)
             most = np.quantile(needed, 0.9, method="higher")
-            text = f"  {loss:.1f} {title}: {np.median(needed):,.0f} and {most:,.0f} labels"
+            text = f"  {loss:.1f} {title}: {np.median(needed):,.0f} and {most:,.0f} labels (inf: more than were drawn)"
             if title != "everywhere":
                 text += f"; the group is named after {np.median(in_group):,.0f} labels in it"
             print(text)
