@@ -35,6 +35,7 @@ _HOME = {
     "threshold_curve": "thresholds.curve",
     "describe_documents": "model.documents",
     "label_next": "model.labelling",
+    "watch": "model.watching",
     "GroupSummary": "model.groups",
     "QACalibrationClassifier": "classifier",
     "ReliabilityDisplay": "metrics.reliability",

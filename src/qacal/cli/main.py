@@ -37,6 +37,7 @@ from qacal.cli import (
     serve,
     split,
     threshold,
+    watch,
 )
 from qacal.errors import QacalError, QacalWarning
 from qacal.records.text_files import MAX_ROW_MB, file_options
@@ -70,6 +71,9 @@ Choose when to answer, so that at least 80% of the answers are correct:
     qacal threshold model test.parquet --accuracy 0.8 --save
 Estimate the share of correct rows in each document (rows with one id):
     qacal documents model test.parquet new.jsonl -o documents.csv
+Label some new answers, and check whether the intervals still hold:
+    qacal label-next model new.jsonl -n 100 -o to_label.jsonl
+    qacal watch model labelled.jsonl
 Serve a model over HTTP:
     qacal serve model
 Plan how many rows a guarantee needs:
@@ -93,6 +97,7 @@ _COMMANDS = (
     threshold,
     documents,
     label_next,
+    watch,
     groups,
     plan,
     experiment,
@@ -137,7 +142,10 @@ def _main(
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 done, 1 bad input (or a gate not passed), 2 wrong use, 128 + n signal n."""
+    """Run the command line.
+
+    Exit codes: 0 done, 1 bad input (or a gate not passed), 2 wrong use, 3 an alarm of watch, 128 + n signal n.
+    """
     # Help wraps between words only: names such as --human-labels stay whole.
     textwrap.TextWrapper.wordsep_re = textwrap.TextWrapper.wordsep_simple_re
     # A signal must not leave partial output behind: unwind, as Ctrl-C does.
