@@ -258,7 +258,8 @@ def _read(
     """Return the columns of labelled rows that a watch needs."""
     require_known_origin(batch, model.origins_, allow_other_source, uses_labels=True)
     with model.pipeline_.vectors.telling(progress):
-        rows, unlike = model.pipeline_.rows(batch)
+        read, groups = model.pipeline_.inputs(batch)
+    rows = model.pipeline_.rows_of(read, groups, batch.ids)
     maps: Any = model.calibrator_.maps_
     evidence = maps.explain(rows)
     drawn, chance = (name in batch.table.names for name in NEW_COLUMNS)
@@ -268,7 +269,7 @@ def _read(
         "bins": _cells(maps).bins_by_level(rows),
         "groups": evidence.group,
         "confidence": batch.confidence,
-        "unlike": unlike,
+        "unlike": read.unlike,
         "ids": batch.ids,
         "questions": batch.question_hashes(),
         # In a draw of `label_next` every question has the same chance; the column is about rows.
