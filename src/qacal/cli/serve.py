@@ -122,6 +122,7 @@ def _named(models: list[str]) -> dict[str, str]:
 
 def _serve(settings: Settings) -> None:
     import uvicorn
+    from sqlalchemy import make_url
 
     from qacal.service.app import create_app
 
@@ -133,7 +134,8 @@ def _serve(settings: Settings) -> None:
     for served in service.models.served.values():
         options.note(f"{served.name}: {served.path}, version {served.version[:12]}")
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
-    options.note(f"http://{address}:{settings.port} (store: {'none' if service.store is None else 'on'})")
+    store = "none" if service.store is None else make_url(settings.store).render_as_string(hide_password=True)
+    options.note(f"http://{address}:{settings.port}, store: {store}")
     # Its log of requests has paths, which callers choose; the guard of the service logs routes instead.
     uvicorn.run(
         app,
