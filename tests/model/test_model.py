@@ -364,7 +364,7 @@ def test_a_saved_model_applies_with_numpy_alone(fitted, tmp_path):
         "print(repr(float(model.calibrator_.maps_.apply(rows)[0])))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert float(done.stdout) == fitted.explain(texts[0][0], texts[1][0], 0.9)["calibrated"]
+    assert float(done.stdout) == pytest.approx(fitted.explain(texts[0][0], texts[1][0], 0.9)["calibrated"], abs=1e-12)
 
 
 @pytest.mark.parametrize(("calibrator", "depth"), [(ScalingQABinning(cross_fit=True), 3), (TreeBinning(), None)])
