@@ -8,7 +8,8 @@ DEV := .venv/.dev
 HEAVY := .venv/.heavy
 BROWSER := .venv/.browser
 POSTGRES := .venv/.postgres
-HEAVY_NEEDS := torch==2.13.0 transformers onnx datasets
+HEAVY_NEEDS := torch==2.13.0 transformers onnx datasets schemathesis opentelemetry-sdk
+CLIENTS := .venv/clients/.ready
 LOCAL_LLM := .venv/.local-llm
 QWEN := .venv/.local-llm-qwen
 PIP = $(BIN)/python -m pip install --quiet
@@ -49,6 +50,13 @@ $(HEAVY): $(DEV)
 	@$(PIP) $(HEAVY_NEEDS)
 	@touch $(HEAVY)
 
+# Clients of the service. LiteLLM wants an older openai than the one that knows decisions, so each has its own packages.
+$(CLIENTS): $(DEV)
+	@echo "Preparing the clients that the service is tested with: openai and LangChain, and LiteLLM with its proxy."
+	@$(PYTHON) -m venv .venv/clients && .venv/clients/bin/python -m pip install --quiet 'openai>=3.40' langchain-openai
+	@$(PYTHON) -m venv .venv/litellm && .venv/litellm/bin/python -m pip install --quiet 'litellm[proxy]'
+	@touch $(CLIENTS)
+
 $(BROWSER): $(DEV)
 	@command -v chromium >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
 		echo "Installing Chromium, to look at the report." && \
@@ -87,7 +95,7 @@ local-llm-qwen: $(QWEN)  ## start a better one (1.1 GB)
 local-llm-stop:  ## stop the local LLMs
 	@$(BIN)/python -m tools.local_llm stop
 
-test-all: $(HEAVY) $(LOCAL_LLM) $(BROWSER) $(POSTGRES)  ## run all tests in full: more worlds and examples, and heavy ones
+test-all: $(HEAVY) $(LOCAL_LLM) $(BROWSER) $(POSTGRES) $(CLIENTS)  ## run all tests in full: more worlds and examples, and heavy ones
 	@FULL_TESTS=1 HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(TESTS) -m "not heavy"
 	@FULL_TESTS=1 HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(BIN)/python -m pytest -m heavy
 
