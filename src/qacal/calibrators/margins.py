@@ -242,12 +242,12 @@ def fit_margins(
     answer = np.where(is_known, answer, accuracy)
     # Few rows say little about the accuracy, and few held-out ones about the mean answer.
     trust = rows / (rows + _ROWS_OF_ANSWER) * (1.0 if curves is not None else held / (held + _HELD_OF_ANSWER))
-    wanted = answer + trust * (accuracy - answer)
+    cut = 0.0 if cells.cut is None else cells.cut
+    wanted = np.clip(answer + trust * (accuracy - cut - answer), 0.0, 1.0)
     # A line moves the answers, and with them the error of their mean.
     error = error * np.where(wanted > answer, (1 - wanted) / (1 - answer + _TINY), wanted / (answer + _TINY))
     lower, upper = accuracy - np.hypot(accuracy - low, error), accuracy + np.hypot(high - accuracy, error)
-    wanted = np.clip(wanted, np.maximum(lower, 0.0), np.minimum(upper, 1.0))
-    below, above = (np.where(is_known, np.minimum(distance, 1.0), 1.0) for distance in (wanted - lower, upper - wanted))
+    below, above = (np.where(is_known, np.clip(distance, 0.0, 1.0), 1.0) for distance in (wanted - lower, upper - wanted))
     cells_of_fit = BinMaps(
         top=np.concatenate([cells.tops, np.full(len(codes), np.inf)]),
         tie=np.zeros(len(found.rows), dtype=np.uint64),

@@ -34,7 +34,7 @@ from qacal.model.widths import Widths, widths_by_labels
 from qacal.partitions import EMBEDDING
 from qacal.records.provenance import require_comparable_ids, require_same_source
 from qacal.records.reading import Batch, ReadAs, Reading, read, rereadable
-from qacal.tally.arrays import Bools, Hashes, Ints
+from qacal.tally.arrays import Bools, Hashes, Ints, seven_decimals
 from qacal.tally.groups import as_grouping
 from qacal.tally.ids import split as split_ids
 from qacal.tally.tally import Tally
@@ -373,7 +373,7 @@ def _planned(pipeline: Pipeline, score: ScoreSample, share: float, labels: float
         column = as_grouping(partition._groups(score.sample_vectors), len(score.sample_scores))
     elif pipeline.uses_groups:
         column = as_grouping(np.zeros(len(score.sample_scores), dtype=np.int64), len(score.sample_scores))
-    return plan_cells(
+    cells = plan_cells(
         score.sample_scores,
         column,
         rows=share * labels,
@@ -381,6 +381,9 @@ def _planned(pipeline: Pipeline, score: ScoreSample, share: float, labels: float
         within=calibrator.within,
         max_depth=calibrator.max_depth,
     )
+    band = np.searchsorted(cells.tops, seven_decimals(score.sample_scores))
+    rows = np.bincount(band, minlength=len(cells.tops))
+    return replace(cells, cut=np.bincount(band, score.sample_cut, len(cells.tops)) / np.maximum(rows, 1))
 
 
 # 3. Fit the calibrator

@@ -128,6 +128,7 @@ class ScoreSample:
     used, not_tried : after a fit, the columns that the scores read, and those that they could not, with the reason.
     first : after a fit, the score that makes the bands of a certificate, if that is another one.
     sample_scores, sample_vectors : after a fit, scores and vectors of rows that make bands.
+    sample_cut : by how much their answers are lower because form adds no more than it may.
     """
 
     def __init__(self, score: LearnedScore, features: Features, embed: Embed | None) -> None:
@@ -135,6 +136,7 @@ class ScoreSample:
         self._embed = embed
         self.first: LearnedScore | None = None
         self.sample_scores: Floats = np.empty(0)
+        self.sample_cut: Floats = np.empty(0)
         self.sample_vectors: Any = None
         self._features = (*features.named, *features.found)
         self._is_named = [True] * len(features.named) + [False] * len(features.found)
@@ -207,6 +209,7 @@ class ScoreSample:
             used |= {*self.first.columns_used}
             inputs = some
         self.sample_scores = (self.first or self._score).predict(inputs)
+        self.sample_cut = self._score._read(inputs, is_cut=False).score - self._score.predict(inputs)
         self.sample_vectors = inputs.get(EMBEDDING)
         self.used = tuple(feature for feature in tried if used & {*feature.inputs})
 

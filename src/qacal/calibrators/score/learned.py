@@ -223,11 +223,17 @@ class LearnedScore(HasParameters):
         return self._read(inputs).score
 
     def _read(
-        self, inputs: Mapping[str, ArrayLike], texts: PairTexts | None = None, *, explains: bool = False
+        self,
+        inputs: Mapping[str, ArrayLike],
+        texts: PairTexts | None = None,
+        *,
+        explains: bool = False,
+        is_cut: bool = True,
     ) -> ScoreReading:
         """Return the score of each row and how far it is from the fit; `explains` adds the contributions.
 
         texts : questions and answers, if they were read before; else they are among the inputs.
+        is_cut : whether form adds no more than it may.
         """
         self._require_fitted()
         signals = self.maps_.signals
@@ -262,7 +268,7 @@ class LearnedScore(HasParameters):
             mine = (lacks == pattern).all(axis=1)
             names = {name for name, is_gone in zip(signals.columns, pattern.tolist(), strict=True) if is_gone}
             maps, seen = self._maps_without(names, rows if mine.all() else rows.only(mine))
-            score[mine] = maps.apply(seen, weight[mine])
+            score[mine] = maps.apply(seen, weight[mine], is_cut=is_cut)
             if explains:
                 for name, part in maps.contributions(seen, weight[mine]).items():
                     parts.setdefault(name, np.zeros(len(stated)))[mine] = part

@@ -33,6 +33,11 @@ _SLOPES = 48
 
 # Values beyond the most frequent ones have no effects of their own: they would be a row or two each.
 _MOST_LEVELS = 256
+
+# The form of a text moves the logit by at most this much, which about doubles or halves the odds. Form tells where
+# questions come from, and a fit knows few sources, however many rows it has: a new one may look like one of them, and
+# be answered as another one is. docs/benchmarks.md has what this gains there, and costs elsewhere.
+_MOST_OF_FORM = 0.75
 UNSEEN, MISSING = -1, -2
 """Codes of values without effects."""
 
@@ -311,12 +316,16 @@ class ScoreMaps:
     coefficients: Annotated[Floats, Axes("terms"), FACTORS]
     words: Annotated[Floats, Axes("words"), FACTORS]
 
-    def apply(self, rows: ScoreInputs, weight: Floats | float = 1.0) -> Floats:
-        """Return the score of each row; `weight` is how much signals count beside the pooled map."""
+    def apply(self, rows: ScoreInputs, weight: Floats | float = 1.0, *, is_cut: bool = True) -> Floats:
+        """Return the score of each row.
+
+        weight : how much signals count beside the pooled map.
+        is_cut : whether form adds no more than it may.
+        """
         if not len(self.coefficients) and self.pooled.kind == "stated" and self.pooled.n_confidences == 1:
             # One wrong answer at 1.0 would cost more than a curve can gain. As it is: logits would round it.
             return np.clip(rows.confidences[:, 0], LOGIT_CUT, 1 - LOGIT_CUT)
-        return expit(sum(self.contributions(rows, weight).values(), np.zeros(len(rows.confidences))))
+        return expit(sum(self.contributions(rows, weight, is_cut=is_cut).values(), np.zeros(len(rows.confidences))))
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -327,8 +336,10 @@ class ScoreMaps:
         names = signals.number_names, lacks, () if signals.levels is None else signals.levels.names
         return ("confidence", *signals.confidences, *texts, *(name for part in names for name in part))
 
-    def contributions(self, rows: ScoreInputs, weight: Floats | float = 1.0) -> dict[str, Floats]:
-        """Return what the pooled map and each signal add to the logit of each row."""
+    def contributions(
+        self, rows: ScoreInputs, weight: Floats | float = 1.0, *, is_cut: bool = True
+    ) -> dict[str, Floats]:
+        """Return what the pooled map and each signal add to the logit of each row, as for :meth:`apply`."""
         stated, *further = self.pooled.parts(rows.confidences).T
         names = self.signals.confidences
         if not len(self.coefficients):
@@ -341,6 +352,8 @@ class ScoreMaps:
             shift = term.columns @ self.coefficients[at : at + term.columns.shape[1]]
             out[term.signal] = out.get(term.signal, 0.0) + weight * (shift * c if term.is_slope else shift)
             at += term.columns.shape[1]
+        if is_cut and "form" in out:
+            out["form"] = np.clip(out["form"], -_MOST_OF_FORM, _MOST_OF_FORM)
         if rows.words is not None:
             out["words"] = weight * (rows.words @ self.words)
         return out
