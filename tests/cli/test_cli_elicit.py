@@ -455,6 +455,7 @@ def test_human_labels_are_written_apart_for_certification(tmp_path):
     assert code == 0
     people, judged = pl.read_parquet(tmp_path / "people.parquet"), pl.read_parquet(tmp_path / "judged.parquet")
     assert people["correct"].to_list() == [1.0, 0.0] * 4
+    assert people["by_judge"].to_list() == [float(answer == "Paris") for answer in people["answer"]]
     assert set(people["judge"]) == {"people"}
     assert set(judged["judge"]) == {"alias"}
     # All answers of a question are in one file, though people labelled only one of them.

@@ -1,11 +1,12 @@
 """Training on a judge's labels, certification on human labels."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 
-from qacal import QABinning, QACalibrator
+from qacal import MarginBinning, QABinning, QACalibrator, StepBinning
 from qacal.errors import InputError, QacalWarning
 from tests.answers import TOPICS, answers
 
@@ -108,3 +109,40 @@ def test_exact_copies_are_counted_in_both_files():
     said = [str(warning.message).partition(" (")[0] for warning in warned]
     assert "the training rows: 3 of 603 rows are exact copies of earlier rows" in said
     assert "the certifying rows: 1 of 301 rows is an exact copy of an earlier row" in said
+
+
+def both(count, seed, wrong=0.03):
+    """Return rows labelled by people, with the labels of a judge that is seldom wrong beside them."""
+    rng = np.random.default_rng(seed)
+    return [row | {"by_judge": row["correct"] ^ (rng.random() < wrong)} for row in people(count, seed)]
+
+
+@pytest.mark.usefixtures("wordless_unless_full")
+def test_a_good_judge_narrows_the_intervals():
+    few = both(200, seed=2)
+    learn = [row | {"correct": row["by_judge"], "judge": "wise"} for row in both(3000, seed=1)]
+    for row in learn:
+        del row["by_judge"]
+    alone = QACalibrator(calibrator=MarginBinning()).fit(learn, certify_records=few)
+    helped = QACalibrator().fit(learn, certify_records=few, judge_column="by_judge")
+    widths = [model.calibrator_.maps_.median_error_bound() for model in (alone, helped)]
+    assert widths[1] < 0.85 * widths[0]
+    assert helped.rows_ == 200
+    assert helped.origins_["judge"] == ["human"]
+    # The judge's labels of the certifying rows are no input of the score.
+    assert "by_judge" not in helped.pipeline_.columns
+
+
+def test_faults_of_a_judges_labels():
+    rows, few = answers(400, seed=1), both(60, seed=2)
+    fit = partial(QACalibrator().fit, rows, judge_column="by_judge")
+    with pytest.raises(InputError, match="there is no column by_judge"):
+        fit(certify_records=people(60, seed=2))
+    with pytest.raises(InputError, match=r"by_judge has the value 0\.5; with a judge, labels are 0 or 1"):
+        fit(certify_records=[row | {"by_judge": 0.5} for row in few])
+    with pytest.raises(InputError, match="some have the same id"):
+        fit(certify_records=[row | {"id": f"d{n // 2}"} for n, row in enumerate(few)])
+    for other in (QACalibrator().fit, QACalibrator(calibrator=StepBinning()).fit):
+        records = {} if other.__self__.calibrator is None else {"certify_records": few}
+        with pytest.raises(InputError, match=r"judge_column.*is for the default calibrator"):
+            other(rows, judge_column="by_judge", **records)

@@ -4,9 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qacal import LearnedScore, QACalibrator, StepBinning
+from qacal import LearnedScore, QACalibrator, StepBinning, Tally
+from qacal.calibrators.cells import Cells
+from qacal.calibrators.margins import Judged, fit_margins
 from tests.sizes import sized
-from tests.theory.lab import assert_holds, failure_rate
+from tests.theory.lab import assert_breaks, assert_holds, failure_rate
 from tests.theory.test_learned_score import ALPHA, STEP, World, true_shares
 
 
@@ -59,3 +61,27 @@ def test_the_certifying_rows_are_those_given(by_people):
     people = records(few, own, "p") if by_people else None
     model = QACalibrator("column:embedding").fit(records(rows, labels, "j"), certify_records=people)
     assert model.rows_ == (90 if by_people else pytest.approx(280, abs=40))
+
+
+def judged_bands(rng, *, believes=False):
+    """Return whether an interval misses the accuracy of a band, with a judge that is wrong more often in one of them.
+
+    believes : count the judge's disagreements with people as agreement.
+    """
+    few, many, tops = 90, 500, np.array([0.6, np.inf])
+    score = rng.choice([0.5, 0.8], few + many)
+    right = rng.random(few + many) < score
+    judge = np.where(rng.random(few + many) < np.where(score > 0.6, 0.05, 0.2), True, right)
+    apart = np.zeros(few) if believes else right[:few].astype(float) - judge[:few]
+    judged = Judged(*(Tally.of(score[:few], apart * sign > 0) for sign in (1, -1)), Tally.of(score[few:], judge[few:]))
+    maps = fit_margins(Tally.of(score[:few], right[:few]), Cells(tops, 0), alpha=ALPHA, judged=judged)
+    truth = np.array([0.5, 0.8])
+    return ((maps.cells.low > truth) | (maps.cells.high < truth)).any()
+
+
+def test_a_judges_labels_narrow_the_intervals_of_bands_and_keep_them_valid():
+    assert_holds(judged_bands, ALPHA, 200)
+
+
+def test_intervals_that_believe_a_judge_fail():
+    assert_breaks(lambda rng: judged_bands(rng, believes=True), ALPHA, 60)

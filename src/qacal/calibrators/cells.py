@@ -24,8 +24,8 @@ class Cells:
     depth : of the groups of a tree; 0 for no groups, None for groups that are no tree.
     band_width, group_width : how wide the intervals of half of the answers will be (:func:`expected_widths`). None
         without groups, and for groups that are no tree.
-    cut : by how much the mean answer of each band is lower because form adds no more than it may. It stays so much below
-        the accuracy; None for no cut.
+    cut : by how much the mean answer of each band is lower because form adds no more than it may. It stays below the
+        accuracy by as much; None for no cut.
     """
 
     tops: Floats

@@ -50,6 +50,7 @@ from qacal.calibrators.step_binning import by_document
 from qacal.calibrators.tree_scaling import TreeMaps, fit_tree_curves
 from qacal.errors import InputError, QacalWarning, counted
 from qacal.guarantee import Certificate, check_alpha, counted_shares, document_intervals
+from qacal.metrics.accuracy import JudgedCounts, judged_accuracy
 from qacal.parameters import Axes, Between, is_number, require, shown
 from qacal.planning import rounded_up, rows_for_margins
 from qacal.tally.arrays import Floats, Ints
@@ -207,6 +208,7 @@ def fit_margins(
     alpha: float = 0.1,
     answers: Tally | None = None,
     curves: TreeMaps | None = None,
+    judged: Judged | None = None,
 ) -> MarginMaps:
     """Return the intervals of cells.
 
@@ -215,6 +217,7 @@ def fit_margins(
         scores.
     curves : answers that are functions of confidence and group. Cells may then depend on confidences and groups of the
         certifying rows, too; without curves they must not depend on these rows at all.
+    judged : narrows the intervals, if the judge is good. Labels are then 0 or 1, and rows independent.
     """
     check_alpha(alpha)
     column, bands = tally.grouping, len(cells.tops)
@@ -228,8 +231,15 @@ def fit_margins(
         possible = 2**cells.depth if cells.depth else len(np.unique(column.code))
     kind: Literal["margins", "conditional"] = "margins" if curves is None else "conditional"
     found = _certified(root, cells.tops, None, part, kind, possible=bands)
+    if judged is not None:
+        pooled = Judged(*(one.pooled() for one in judged))
+        found = _with_judge(found, root, pooled, cells.tops, None, part)
+        root = root + pooled.others
     if len(codes):
         groups = _certified(grouped, np.array([np.inf]), codes, part, kind, possible=possible)
+        if judged is not None:
+            by_group = Judged(*(level_of(one, cells.depth or 1) for one in judged))
+            groups = _with_judge(groups, grouped, by_group, np.array([np.inf]), codes, part)
         found = Certified(*(np.concatenate(pair) for pair in zip(found, groups, strict=True)))
     accuracy, low, high = (column[:bands] for column in (found.accuracy, found.low, found.high))
     rows = found.rows[:bands]
@@ -247,7 +257,9 @@ def fit_margins(
     # A line moves the answers, and with them the error of their mean.
     error = error * np.where(wanted > answer, (1 - wanted) / (1 - answer + _TINY), wanted / (answer + _TINY))
     lower, upper = accuracy - np.hypot(accuracy - low, error), accuracy + np.hypot(high - accuracy, error)
-    below, above = (np.where(is_known, np.clip(distance, 0.0, 1.0), 1.0) for distance in (wanted - lower, upper - wanted))
+    below, above = (
+        np.where(is_known, np.clip(distance, 0.0, 1.0), 1.0) for distance in (wanted - lower, upper - wanted)
+    )
     cells_of_fit = BinMaps(
         top=np.concatenate([cells.tops, np.full(len(codes), np.inf)]),
         tie=np.zeros(len(found.rows), dtype=np.uint64),
@@ -264,6 +276,18 @@ def fit_margins(
         resolution=tally.resolution,
     )
     return MarginMaps(cells_of_fit, wanted - answer, below, above, curves)
+
+
+class Judged(NamedTuple):
+    """What a judge says of the certifying rows and of others, by first score and group.
+
+    above, below : the certifying rows; targets are 1 where people say more than the judge, or less.
+    others : rows that trained nothing; targets are the judge's labels.
+    """
+
+    above: Tally
+    below: Tally
+    others: Tally
 
 
 class Certified(NamedTuple):
@@ -284,12 +308,7 @@ def _certified(
     """
     if level.block is not None:
         level = by_document(level, tops)
-    place = np.searchsorted(tops, level.confidence)
-    if codes is not None:
-        code = np.asarray(level.grouping.code) if level.grouping is not None else codes[:0]
-        at = np.minimum(np.searchsorted(codes, code), len(codes) - 1)
-        is_known = codes[at] == code
-        level, place = level._select(is_known), at[is_known]
+    level, place = _placed(level, tops, codes)
     count = len(tops) if codes is None else len(codes)
     sums = {name: _summed(place, getattr(level, name), count) for name in ("rows", "w", "wt", "wtt", "ww")}
     if level.block is None:
@@ -305,6 +324,32 @@ def _certified(
     has_rows = sums["w"] > 0
     accuracy = np.where(has_rows, sums["wt"] / np.where(has_rows, sums["w"], 1.0), 0.5)
     return Certified(sums["rows"], np.clip(accuracy, low, high), low, high)
+
+
+def _with_judge(
+    found: Certified, level: Tally, judged: Judged, tops: Floats, codes: Ints | None, alpha: float
+) -> Certified:
+    """Return the intervals of cells with the help of a judge; half of alpha is for people's labels alone."""
+    count = len(found.rows)
+    placed = [_placed(one, tops, codes) for one in (level, *judged)]
+    right, above, below, ones = (_summed(place, one.wt, count) for one, place in placed)
+    others = _summed(placed[-1][1], placed[-1][0].rows, count)
+    accuracy, low, high = (column.copy() for column in found[1:])
+    for cell in np.flatnonzero((found.rows > 0) & (others > 0)).tolist():
+        counts = JudgedCounts(*(int(column[cell]) for column in (found.rows, above, below, others, ones)))
+        its = judged_accuracy(counts, int(right[cell]), alpha / _occupied(found.rows))
+        accuracy[cell], low[cell], high[cell] = its.value, its.low, its.high
+    return Certified(found.rows, accuracy, low, high)
+
+
+def _placed(level: Tally, tops: Floats, codes: Ints | None) -> tuple[Tally, Ints]:
+    """Return the rows that are in a cell, and which one: a band, or one of some groups."""
+    if codes is None:
+        return level, np.searchsorted(tops, level.confidence)
+    code = np.asarray(level.grouping.code) if level.grouping is not None else codes[:0]
+    at = np.minimum(np.searchsorted(codes, code), len(codes) - 1)
+    is_known = codes[at] == code
+    return level._select(is_known), at[is_known]
 
 
 def _summed(place: Ints, column: Floats | Ints, count: int) -> Floats:
@@ -444,10 +489,12 @@ class MarginBinning(Calibrator):
         self._warn_of_width(maps, cells, tally.mean, share_of_documents(tally))
         return maps
 
-    def _fit_cells(self, tally: Tally, cells: Cells, answers: Tally | None, share: float = 1.0) -> None:
+    def _fit_cells(
+        self, tally: Tally, cells: Cells, answers: Tally | None, share: float = 1.0, judged: Judged | None = None
+    ) -> None:
         """Fit intervals to cells that were planned on other rows; `share` of the labelled rows certify."""
         self._require_parameters()
-        self.maps_ = self._fitted_to(cells, tally, answers)
+        self.maps_ = self._fitted_to(cells, tally, answers, judged=judged)
         self._warn_of_width(self.maps_, cells, tally.mean, share * share_of_documents(tally))
 
     def _cells_of(self, tally: Tally, share: float, labels: float) -> Cells:
@@ -463,13 +510,22 @@ class MarginBinning(Calibrator):
             are_probabilities=False,
         )
 
-    def _fitted_to(self, cells: Cells, tally: Tally, answers: Tally | None, *, has_curves: bool = False) -> MarginMaps:
+    def _fitted_to(
+        self,
+        cells: Cells,
+        tally: Tally,
+        answers: Tally | None,
+        *,
+        has_curves: bool = False,
+        judged: Judged | None = None,
+    ) -> MarginMaps:
         """Return the intervals of cells, and curves if these rows give the answers, too."""
         tally = self._relevant(tally)
+        judged = None if judged is None else Judged(*(one.to_seven_decimals() for one in judged))
         curves = fit_tree_curves(tally.without_blocks(), max_depth=cells.depth) if has_curves else None
         # Ends of bands, and scores that are compared with them, have seven decimals.
         held = None if answers is None else answers.to_seven_decimals()
-        return fit_margins(tally, cells, alpha=self.alpha, answers=held, curves=curves)
+        return fit_margins(tally, cells, alpha=self.alpha, answers=held, curves=curves, judged=judged)
 
     def _warn_of_width(self, maps: MarginMaps, cells: Cells, accuracy: float, share: float) -> None:
         """Warn if the wanted width is out of reach: which width the rows give, and how many it would take."""

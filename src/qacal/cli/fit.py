@@ -103,6 +103,13 @@ def run(
             help="Certify on these rows, labelled by people, and train on the others, labelled by a judge.",
         ),
     ] = None,
+    judge_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="With --certify: the column of its rows with the judge's labels. A good judge narrows the intervals.",
+        ),
+    ] = None,
     train_share: Annotated[
         float | None,
         typer.Option(
@@ -177,7 +184,7 @@ def run(
         examples=examples,
         seed=seed,
     )
-    parts = default_pipeline(model, has_certify_records=certify is not None)
+    parts = default_pipeline(model, has_certify_records=certify is not None and judge_column is None)
     if objective not in (None, "log_loss", "brier") and calibrator is None and parts.score is not None:
         raise typer.BadParameter(f"--tune {tune} needs --calibrator; without one, pass --tune log-loss or brier.")
     model.set_params(tune=objective)
@@ -186,7 +193,7 @@ def run(
         model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties, within))
     with options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression) as (rows, reading, progress):
         if by is None:
-            inputs = FitInputs(rows, reading, group_rows, certify, allow_mixed)
+            inputs = FitInputs(rows, reading, group_rows, certify, allow_mixed, judge_column=judge_column)
             fit: QACalibrator | ModelSet = model._fit_inputs(inputs, progress)
         else:
             fit = fit_set(

@@ -102,13 +102,14 @@ def run(
 
     Judges make errors. Label some rows by hand, in another column: --human-labels prints how often the judge agrees,
     and --human-output writes these rows to a separate file, which can certify a model trained on the judge's labels.
+    Its column by_judge has the judge's labels of them.
 
     \b
         qacal judge run.db -o answers.parquet
         qacal judge run.db -o answers.parquet --base-url http://127.0.0.1:8080/v1 --model NAME
         qacal judge rows.csv -o judged.parquet --base-url URL --model NAME --human-labels by_hand \\
             --human-output people.parquet
-        qacal fit judged.parquet -o model --certify people.parquet
+        qacal fit judged.parquet -o model --certify people.parquet --judge-column by_judge
     """
     from qacal.sources.elicitation.judging import UNSURE, HumanLabels, Judge, Verdicts, agreement, ground_truths, judged
     from qacal.sources.elicitation.store import open_store
@@ -210,10 +211,21 @@ def _write(
         return
     # Rows that certify share no question with rows that train.
     certifies = labels.questions(rows())
-    trains = (row for row in labelled if question_of(row) not in certifies)
+    verdicts: dict[Any, Any] = {}
+
+    def trains() -> Iterator[_Record]:
+        for row in labelled:
+            if question_of(row) in certifies:
+                verdicts[question_of(row), row.get("answer")] = row["correct"]
+            else:
+                yield row
+
     with write_pair(output, people) as (training, certifying):
-        n_training = training.write_objects(trains, file)
-        n_certifying = certifying.write_objects(labels.labelled(rows()), file)
+        n_training = training.write_objects(trains(), file)
+        by_people = (
+            {**row, "by_judge": verdicts.get((question_of(row), row.get("answer")))} for row in labels.labelled(rows())
+        )
+        n_certifying = certifying.write_objects(by_people, file)
         if not n_certifying:
             raise InputError(f"no row has a label in {labels.column}, so there are no rows to certify with.")
         if not n_training:

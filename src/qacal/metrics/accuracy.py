@@ -23,12 +23,13 @@ search for the largest probability is over a grid, and a margin covers what a gr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
 from qacal.errors import InputError
-from qacal.guarantee import binomial_interval, check_alpha, mean_intervals
+from qacal.guarantee import binomial_interval, check_alpha, mean_intervals, mixed_binomial_interval
 from qacal.parameters import is_number, shown
 from qacal.tally.arrays import ArrayLike, Floats, Ints, require_length, unit_values
 
@@ -103,14 +104,38 @@ def estimate_judged_accuracy(
         for values, name in ((y_true, "y_true"), (judged, "judged"), (judged_others, "judged_others"))
     )
     require_length(j, len(y), "judged")
+    above, below, ones = (int(np.count_nonzero(values)) for values in (y > j, y < j, others))
+    counts = JudgedCounts(len(y), above, below, len(others), ones)
+    return judged_accuracy(counts, int(y.sum()), alpha, alone)
+
+
+class JudgedCounts(NamedTuple):
+    """What people and a judge said of rows.
+
+    n : rows that both labelled.
+    above, below : of these, how often people said more than the judge, and less.
+    others : rows that the judge labelled alone.
+    ones : of these, how often it said "correct".
+    """
+
+    n: int
+    above: int
+    below: int
+    others: int
+    ones: int
+
+
+def judged_accuracy(counts: JudgedCounts, right: int, alpha: float, alone: float = 0.5) -> Accuracy:
+    """Return what :func:`estimate_judged_accuracy` returns; `right` is how often people said "correct"."""
+    n, above, below, others, ones = counts
     tail = (1 - alone) * alpha / 2
-    low, high = _judged_low(y, j, others, tail), 1 - _judged_low(1 - y, 1 - j, 1 - others, tail)
+    low, high = _judged_low(counts, tail), 1 - _judged_low(JudgedCounts(n, below, above, others, others - ones), tail)
     if alone > 0:
-        people = estimate_accuracy(y, alpha=alone * alpha)
-        low, high = max(low, people.low), min(high, people.high)
+        (lowest,), (highest,) = mixed_binomial_interval(np.array([right]), np.array([n]), min(alone * alpha / 2, 0.25))
+        low, high = max(low, float(lowest)), min(high, float(highest))
     # If both intervals hold they overlap; if not, the result is wrong in either order.
     low, high = min(low, high), max(low, high)
-    return Accuracy(float(np.clip((y - j).mean() + others.mean(), low, high)), low, high)
+    return Accuracy(float(np.clip((above - below) / n + ones / others, low, high)), low, high)
 
 
 def _labels(values: ArrayLike, name: str) -> Floats:
@@ -122,10 +147,10 @@ def _labels(values: ArrayLike, name: str) -> Floats:
     return labels
 
 
-def _judged_low(y: Floats, j: Floats, others: Floats, tail: float) -> float:
+def _judged_low(found_counts: JudgedCounts, tail: float) -> float:
     """Return the lower end of the interval from the judge."""
-    n, N = len(y), len(others)
-    counts = [int(np.count_nonzero(values)) for values in (y > j, y < j, others)]
+    n, N = found_counts.n, found_counts.others
+    counts = [found_counts.above, found_counts.below, found_counts.ones]
     (a_low, a_high), (b_low, b_high), (q_low, q_high) = (
         [float(end[0]) for end in binomial_interval(np.array([count]), np.array([rows]), _FOR_SET * tail / 6)]
         for count, rows in zip(counts, (n, n, N), strict=True)

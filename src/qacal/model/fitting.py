@@ -50,6 +50,8 @@ _FOLDS = 7
 # Blocks of each fold: enough for standard errors by question, and an even number, for calibrators that use halves.
 _BLOCKS = 32
 
+# The share of the judged rows that train, if a judge helps to certify; the others tell what it says of each band.
+_TRAINED_WITH_JUDGE = 0.7
 _NO_IDS: Hashes = np.empty(0, dtype=np.uint64)
 
 
@@ -63,6 +65,7 @@ class FitInputs:
     certify_records : rows to fit the calibrator on; by default a part of `records`.
     allow_mixed : whether the records may come from several LLMs or prompts.
     apart : columns that no score may read by itself.
+    judge_column : the column of `certify_records` with the labels of the judge that labelled `records`.
     """
 
     records: Any
@@ -71,6 +74,7 @@ class FitInputs:
     certify_records: Any = None
     allow_mixed: bool = False
     apart: tuple[str, ...] = ()
+    judge_column: str | None = None
 
 
 @dataclass(frozen=True)
@@ -161,11 +165,17 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
     """Fit new parts, as the parameters of a model say, to records."""
     require_parameters(model)
     has_certify_records = inputs.certify_records is not None
-    pipeline = default_pipeline(model, has_certify_records=has_certify_records)
+    has_judge = inputs.judge_column is not None
+    pipeline = default_pipeline(model, has_certify_records=has_certify_records and not has_judge)
     features = features_of(model, pipeline)
     pipeline = replace(pipeline, features=features.named)
     if has_certify_records:
         _require_something_to_learn(model, inputs, pipeline)
+    if has_judge and not (has_certify_records and isinstance(pipeline.calibrator, MarginBinning) and pipeline.score):
+        raise InputError(
+            "--judge-column (in Python: judge_column) is for the default calibrator with --certify (certify_records); "
+            "leave it out, or the calibrator."
+        )
     records = rereadable(inputs.records, inputs.reading, needs_labels=True, **pipeline.needs)
     certify = records
     if has_certify_records:
@@ -177,7 +187,9 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         if pipeline.needs_vectors:
             pipeline.vectors.load()
         split = _split(model, inputs, pipeline, overviews[0].rows)
-        taken = {*inputs.reading.columns.values(), *pipeline.partition._needs, *inputs.apart}
+        taken = {*inputs.reading.columns.values(), *pipeline.partition._needs, *inputs.apart} | (
+            {inputs.judge_column} if inputs.judge_column else set()
+        )
         features = features.over(overviews[0].columns, taken)
         score = None if pipeline.score is None else ScoreSample(pipeline.score, features, pipeline.embed)
         all_ids, group_ids = _train(pipeline, records, split, inputs, score, overviews[0], progress)
@@ -188,11 +200,18 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         step = "certifying" if pipeline.calibrator.properties.is_certified else "calibrating"
         for batch in certify:
             _require_apart(batch, all_ids if has_certify_records else group_ids)
-            part = split.for_calibrator(batch)
+            part = batch if has_certify_records else split.for_calibrator(batch)
             if len(part):
-                rows.add(part, None if pipeline.first is None or part.ids is None else split.is_held(part.ids))
+                is_held = None if pipeline.first is None or part.ids is None else split.is_held(part.ids)
+                rows.add(part, is_held, inputs.judge_column)
                 progress(step, rows.count)
+        if has_judge:
+            for batch in records:
+                if len(part := split.for_calibrator(batch)):
+                    rows.add_judged(part)
         tally = rows.tally()
+        if has_judge and tally.block is not None:
+            raise InputError("with a judge's labels, rows that certify need ids of their own; some have the same id.")
         # With a score nothing is left to choose: the score was chosen on the training rows.
         tuned = _tune(pipeline, tally, str(model.tune), progress) if tunes else None
         if tuned is None:
@@ -203,12 +222,12 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         widths: tuple[Widths, ...] = ()
         calibrator, labels = pipeline.calibrator, overviews[-1].rows
         if isinstance(calibrator, MarginBinning) and score is not None:
-            share = split.certifying * share_of_documents(tally)
+            share = (1.0 if has_judge else split.certifying) * share_of_documents(tally)
             plan = partial(_planned, pipeline, score, share)
-            calibrator._fit_cells(tally, plan(labels), held, split.certifying)
+            calibrator._fit_cells(tally, plan(labels), held, 1.0 if has_judge else split.certifying, rows.judged)
         else:
             calibrator.fit_tally(tally)
-        if isinstance(calibrator, MarginBinning):
+        if isinstance(calibrator, MarginBinning) and not has_judge:
             if score is None:
                 plan = partial(calibrator._cells_of, tally, tally.n / labels)
             widths = widths_by_labels(calibrator, rows, tally, labels, plan)
@@ -279,6 +298,8 @@ def _split(model: QACalibrator, inputs: FitInputs, pipeline: Pipeline, rows: int
     is_learned = has_score or (pipeline.needs_vectors and inputs.group_records is None)
     # A continuous score has no certificate, so no rows are held out.
     trains_on_all = inputs.certify_records is not None or (model.output == "continuous" and has_score)
+    if inputs.judge_column is not None:
+        return Split(_TRAINED_WITH_JUDGE, model.seed)
     if not is_learned or trains_on_all:
         return Split(None, model.seed)
     if not (has_score and isinstance(pipeline.calibrator, MarginBinning)):

@@ -164,6 +164,7 @@ class QACalibrator(HasParameters, BaseModel):
         *,
         group_records: Any = None,
         certify_records: Any = None,
+        judge_column: str | None = None,
         columns: Mapping[str, str] | None = None,
         percent: bool = False,
         expressions: Mapping[str, float] | None = None,
@@ -183,6 +184,9 @@ class QACalibrator(HasParameters, BaseModel):
             then fitted on all of `records`.
         certify_records : compute the intervals on these rows, and train groups and score on all of `records`: for
             labels by a judge in `records` and by people here. The intervals are then about people's labels alone.
+        judge_column : the column of `certify_records` with the labels of the judge that labelled `records`, 0 or 1. The
+            judge's labels of 30% of `records`, which then train nothing, make the intervals narrower if the judge is
+            good; they stay valid, and about people's labels, if it is bad.
         columns : the names of columns that are called something else: ``{"confidence": "score"}``.
         percent : confidences are percents.
         expressions : the numbers for confidences in words: ``{"high": 0.85, "low": 0.3}``.
@@ -194,7 +198,8 @@ class QACalibrator(HasParameters, BaseModel):
         """
         require_no_target(y)
         reading = Reading(columns or {}, percent, on_fault or refuse, max_bad, expressions or {})
-        return self._fit_inputs(FitInputs(records, reading, group_records, certify_records, allow_mixed), progress)
+        inputs = FitInputs(records, reading, group_records, certify_records, allow_mixed, judge_column=judge_column)
+        return self._fit_inputs(inputs, progress)
 
     def _fit_inputs(self, inputs: FitInputs, progress: Progress | None = None) -> Self:
         """Fit as :meth:`fit` does, with all inputs in one object."""

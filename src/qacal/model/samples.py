@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from qacal.calibrators.margins import Judged
 from qacal.calibrators.score import LearnedScore
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.scores import doubt_of
@@ -227,6 +228,21 @@ def _objects(*columns: list[Any]) -> Any:
     return table
 
 
+def judge_labels(batch: Batch, column: str) -> Floats:
+    """Return a judge's labels of rows; they and people's must be 0 or 1."""
+    if not batch.reading.has(column, batch.table.names):
+        raise InputError(f"{batch.table.origin}: there is no column {column}, which should have the judge's labels.")
+    found = []
+    for name, values in ((column, batch.listed(column)), ("correct", np.asarray(batch.correct).tolist())):
+        for value in values:
+            if isinstance(value, str) or value not in (0, 1):
+                raise InputError(
+                    f"{batch.table.origin}: {name} has the value {value!r:.40}; with a judge, labels are 0 or 1."
+                )
+        found.append(np.array(values, dtype=np.float64))
+    return found[0]
+
+
 def _sum(total: Tally | None, more: Tally) -> Tally:
     return more if total is None else total + more
 
@@ -257,14 +273,23 @@ class CalibrationRows:
         self._stated: Tally | None = None
         self._answered: Tally | None = None
         self._held: Tally | None = None
+        self._above: Tally | None = None
+        self._below: Tally | None = None
+        self._judged_others: Tally | None = None
         self._ids: list[Hashes] = []
         self._sampler = Sampler()
         self.count = 0
 
-    def add(self, batch: Batch, is_held: Bools | None = None) -> None:
+    def add_judged(self, batch: Batch) -> None:
+        """Take rows that only a judge labelled, and that trained nothing."""
+        read, groups = self._pipeline.inputs(batch)
+        self._judged_others = _sum(self._judged_others, Tally.of(read.score, batch.correct, groups=groups))
+
+    def add(self, batch: Batch, is_held: Bools | None = None, judge_column: str | None = None) -> None:
         """Take more labelled rows.
 
         is_held : which of them trained no score, if there are two scores.
+        judge_column : the column with a judge's labels of them.
         """
         if batch.ids is None and (self._options.get("n_blocks", 1) > 1 or self._options.get("ties")):
             name = type(self._pipeline.calibrator).__name__
@@ -282,6 +307,10 @@ class CalibrationRows:
             if is_held.any():
                 held = Tally.of(first[is_held], read.score[is_held], ids=batch.ids[is_held], **options)
                 self._held = _sum(self._held, held)
+        if judge_column is not None:
+            apart = np.asarray(batch.correct) - judge_labels(batch, judge_column)
+            above, below = (Tally.of(first, apart * sign > 0, groups=groups) for sign in (1, -1))
+            self._above, self._below = _sum(self._above, above), _sum(self._below, below)
         self._ids.append(ids_of(batch))
         if groups is not None and batch.question is not None and batch.answer is not None:
             column = as_grouping(groups.groups(groups.depth) if isinstance(groups, Paths) else groups, len(batch))
@@ -310,6 +339,13 @@ class CalibrationRows:
         if held is None and self._answered is not None:
             held = self._answered._select(np.zeros(len(self._answered), dtype=bool))  # no row
         return self._answered, held if held is None or tally.block is not None else held.without_blocks()
+
+    @property
+    def judged(self) -> Judged | None:
+        """What a judge says of the rows and of others, if both were given."""
+        if self._above is None or self._below is None or self._judged_others is None:
+            return None
+        return Judged(self._above, self._below, self._judged_others)
 
     def parts(self, of: int, tally: Tally) -> Iterator[tuple[Tally, Tally | None]]:
         """Yield `of` parts of the questions: their rows, and their answers to held-out rows if there are two scores.

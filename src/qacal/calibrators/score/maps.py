@@ -34,9 +34,10 @@ _SLOPES = 48
 # Values beyond the most frequent ones have no effects of their own: they would be a row or two each.
 _MOST_LEVELS = 256
 
-# The form of a text moves the logit by at most this much, which about doubles or halves the odds. Form tells where
-# questions come from, and a fit knows few sources, however many rows it has: a new one may look like one of them, and
-# be answered as another one is. docs/benchmarks.md has what this gains there, and costs elsewhere.
+# The form of a text raises the logit by at most this much, which about doubles the odds. Form tells where questions
+# come from, and a fit knows few sources, however many rows it has: a new one may look like one that is answered well,
+# and not be. It may lower the logit by more: empty answers and refusals have a form of their own. docs/benchmarks.md
+# has what this gains on new sources, and costs elsewhere.
 _MOST_OF_FORM = 0.75
 UNSEEN, MISSING = -1, -2
 """Codes of values without effects."""
@@ -353,7 +354,7 @@ class ScoreMaps:
             out[term.signal] = out.get(term.signal, 0.0) + weight * (shift * c if term.is_slope else shift)
             at += term.columns.shape[1]
         if is_cut and "form" in out:
-            out["form"] = np.clip(out["form"], -_MOST_OF_FORM, _MOST_OF_FORM)
+            out["form"] = np.minimum(out["form"], _MOST_OF_FORM)
         if rows.words is not None:
             out["words"] = weight * (rows.words @ self.words)
         return out
