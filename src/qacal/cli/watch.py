@@ -9,7 +9,8 @@ import typer
 from qacal.cli import options
 
 if TYPE_CHECKING:
-    from qacal.model.watching import Watch, Watched
+    from qacal.model.broken import Watched
+    from qacal.model.watching import Watch
 
 _SHOWN = 10
 _ALARM = 3
