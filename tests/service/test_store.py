@@ -203,7 +203,7 @@ class TestStore:
             second.close()
         assert "note" in {column["name"] for column in sa.inspect(engine).get_columns("qacal_answers")}
         with engine.connect() as connection:
-            assert connection.execute(sa.select(module._version.c.version)).scalars().all() == [2]
+            assert connection.execute(sa.select(module._version.c.version)).scalars().all() == [len(MIGRATIONS) + 1]
         engine.dispose()
 
     def test_a_store_that_cannot_keep_up_loses_answers_and_does_not_wait(self, store, url, monkeypatch):

@@ -57,6 +57,9 @@ def run(
         float, typer.Option(metavar="SECONDS", min=0.001, help="The longest time for a request.")
     ] = 30.0,
     embedder: options.Embedder = None,
+    watch_alpha: Annotated[
+        float, typer.Option(help="Probability that any alarm of /v1/watch is ever wrong, for a version of a model.")
+    ] = 0.1,
 ) -> None:
     """Serve models over HTTP.
 
@@ -99,6 +102,7 @@ def run(
             max_text=max_text,
             max_requests=max_requests,
             max_seconds=max_seconds,
+            watch_alpha=watch_alpha,
         )
     _serve(settings)
 

@@ -17,7 +17,7 @@ answers is left out then: it weighs bands by the rows of a document in them, and
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -25,7 +25,6 @@ import numpy as np
 
 from qacal.calibrators.maps import BinMaps, deepest_level
 from qacal.calibrators.margins import MarginMaps
-from qacal.calibrators.score.likeness import FAR
 from qacal.errors import InputError, counted
 from qacal.metrics.betting import Alarms, bet
 from qacal.model.model import QACalibrator
@@ -45,23 +44,19 @@ class Labelled:
     correct : the labels.
     answer : the calibrated probabilities.
     cells : the numbers of the intervals that are about each row, as `bins_by_level` of the maps returns them.
-    groups, confidence, unlike : as in the evidence of rows.
+    is_far : which rows are unlike the fit, and have no interval.
     ids : hashes; rows with one id are a document.
     """
 
     correct: Floats
     answer: Floats
     cells: Ints
-    groups: list[Any]
-    confidence: Floats
-    unlike: Floats
+    is_far: Bools
     ids: Hashes
 
     def only(self, kept: Bools) -> Labelled:
         """Return some of the rows."""
-        groups = [group for group, keep in zip(self.groups, kept.tolist(), strict=True) if keep]
-        names = ("correct", "answer", "cells", "confidence", "unlike", "ids")
-        return Labelled(groups=groups, **{name: getattr(self, name)[kept] for name in names})
+        return Labelled(*(getattr(self, column.name)[kept] for column in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -123,16 +118,15 @@ def broken_intervals(model: QACalibrator, rows: Labelled, alpha: float) -> Broke
     """Bet on labelled rows, which all had the same chance of a label, and return which intervals are broken."""
     document, last = _documents(rows.ids)
     is_repeated = len(last) < len(document)
-    is_far = rows.unlike >= FAR
     maps: Any = model.calibrator_.maps_
     limits = _Limits.of(maps)
-    means = _means(document, np.where(is_far[:, None], -1, rows.cells), rows.answer, rows.correct, limits)
+    means = _means(document, np.where(rows.is_far[:, None], -1, rows.cells), rows.answer, rows.correct, limits)
     has_all = limits.roots > 1 and not (is_repeated or maps.certificate.is_by_document)
     bets = _bets(means, limits, len(last), alpha, has_all=has_all)
     found = _intervals(model, means, limits, bets, last)
     return Broken(
         documents=len(last) if is_repeated else None,
-        far=int(np.count_nonzero(is_far)),
+        far=int(np.count_nonzero(rows.is_far)),
         broken_after=None if bets.any_at < 0 else int(last[bets.any_at]) + 1,
         intervals=tuple(sorted(found, key=lambda one: (one.broken_after or np.inf, -one.wealth))),
     )
@@ -224,7 +218,7 @@ def _bets(means: _Means, limits: _Limits, documents: int, alpha: float, *, has_a
     # Bands, groups and all answers have the same weight together, so that a change of all answers is seen early.
     family = np.tile(np.append(np.where(np.arange(cells) < limits.roots, 0, 1), 2), 2)[is_tested]
     weights = 1 / np.bincount(family)[family]
-    found = bet(x.reshape(documents, -1)[:, is_tested], bound[is_tested], alpha, weights)
+    found = bet(x.reshape(documents, len(is_tested))[:, is_tested], bound[is_tested], alpha, weights)
     log_wealth, broken_at = np.full(len(is_tested), np.nan), np.full(len(is_tested), -1)
     log_wealth[is_tested], broken_at[is_tested] = found.log_wealth, found.broken_at
     return Alarms(log_wealth, broken_at, found.any_at)

@@ -21,11 +21,11 @@ _DEVIATIONS, _LEAST, _FEWEST = 4.0, 0.05, 30
 class Signal:
     """A difference between these rows and those of the fit that needs no labels; at one look, without a guarantee.
 
-    kind : "groups", "confidence", "unlike" or "columns".
+    kind : "groups", "confidence", "unlike" or "columns"; and of a service "unreadable".
     is_notable : whether it is larger than chance explains (four standard errors), and large.
     """
 
-    kind: Literal["groups", "confidence", "unlike", "columns"]
+    kind: Literal["groups", "confidence", "unlike", "columns", "unreadable"]
     text: str
     is_notable: bool
 
@@ -50,7 +50,7 @@ def signals(
         error = confidence.std() * np.sqrt(1 / n + 1 / rows.sum())
         change = float(confidence.mean()) - stated
         text = f"Stated confidence: {confidence.mean():.2f} on average, and {stated:.2f} in the fit."
-        out.append(Signal("confidence", text, abs(change) >= max(_DEVIATIONS * error, _LEAST)))
+        out.append(Signal("confidence", text, bool(abs(change) >= max(_DEVIATIONS * error, _LEAST))))
     rank = unlike[~np.isnan(unlike)]
     if len(rank) >= _FEWEST:
         # Of rows like those of the fit, 1% are far, and the average rank is one half.
@@ -63,6 +63,14 @@ def signals(
         )
         out.append(Signal("unlike", text, bool(is_shifted or are_far)))
     return tuple(out)
+
+
+def unreadable_signal(unreadable: int, records: int) -> Signal | None:
+    """Return the share of records with a confidence that could not be read; None for few records."""
+    if records < _FEWEST:
+        return None
+    share = unreadable / records
+    return Signal("unreadable", f"Unreadable confidences: {share:.0%} of {records:,} records.", share >= _LEAST)
 
 
 def _group_signal(fit: Mapping[Any, int], groups: list[Any]) -> Signal:

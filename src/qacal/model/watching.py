@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from qacal.calibrators.score.likeness import FAR
 from qacal.errors import InputError, counted
 from qacal.guarantee import check_alpha
 from qacal.metrics.evaluation import require_labels
@@ -212,16 +213,20 @@ def _watched(model: QACalibrator, gathered: Gathered, lacking: set[str], alpha: 
     """Return the watch of one model, from the gathered columns of its rows."""
     ids = gathered.get("ids")
     kept, known = equal_chances(gathered["chance"], gathered["has_chance"], ids, where)
-    names = ("correct", "answer", "cells", "groups", "confidence", "unlike")
     rows = Labelled(
-        **{name: gathered[name] for name in names},
+        correct=gathered["correct"],
+        answer=gathered["answer"],
+        cells=gathered["cells"],
+        is_far=gathered["unlike"] >= FAR,
         ids=np.arange(len(kept), dtype=np.uint64) if ids is None else ids,
     ).only(kept)
-    found = watched(model, rows, alpha, signals(model, rows.groups, rows.confidence, rows.unlike, lacking))
+    groups = [name for name, keep in zip(gathered["groups"], kept.tolist(), strict=True) if keep]
+    changes = signals(model, groups, gathered["confidence"][kept], gathered["unlike"][kept], lacking)
+    found = watched(model, rows, alpha, changes)
     return replace(found, thinned=int(np.count_nonzero(known & ~kept)), volunteered=int(np.count_nonzero(~known)))
 
 
-def watched(model: QACalibrator, rows: Labelled, alpha: float, found: Iterable[Signal] = ()) -> Watch:
+def watched(model: QACalibrator, rows: Labelled, alpha: float, changes: Iterable[Signal] = ()) -> Watch:
     """Return the watch of one model, from labelled rows that all had the same chance of a label."""
     broken = broken_intervals(model, rows, alpha)
     return Watch(
@@ -233,7 +238,7 @@ def watched(model: QACalibrator, rows: Labelled, alpha: float, found: Iterable[S
         volunteered=0,
         broken_after=broken.broken_after,
         intervals=broken.intervals,
-        signals=tuple(found),
+        signals=tuple(changes),
     )
 
 

@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from qacal import __version__
 from qacal.errors import InputError
+from qacal.service import watch
 from qacal.service.guard import Guard, RefusedError
 from qacal.service.served import Models, Served, Watcher, Worker
 from qacal.service.settings import NO_STORE, Settings
@@ -112,12 +113,12 @@ class Service:
                     results[place] = _error("invalid_record", _for_callers(str(evidence)))
                     self.telemetry.refused(served.name, record, str(evidence))
                     continue
-                id_ = uuid4().hex
+                id_, cells = uuid4().hex, evidence.pop("cells")
                 results[place] = {"id": id_, "model": served.name, "model_version": served.version, **evidence}
                 self.telemetry.served(served.name, results[place])
                 if self.store is not None:
                     kept = batch.items[place] if self.settings.keep_text else None
-                    stored.append(row_of(id_, served.name, served.version, evidence, kept))
+                    stored.append(row_of(id_, served.name, served.version, evidence, kept, cells))
             if self.store is not None:
                 self.store.record(stored)
         self.telemetry.calibration.observe(time.perf_counter() - began)
@@ -168,6 +169,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Guard, settings=settings, telemetry=service.telemetry)
     _handle_errors(app)
     _add_routes(app, service)
+    watch.add_routes(app, service)
     return app
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from qacal.errors import InputError
+from qacal.guarantee import check_alpha
 from qacal.parameters import is_number, is_whole, shown
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -32,6 +33,7 @@ class Settings:
     max_text : the longest text of a record in characters.
     max_requests : requests in work at once; more are refused.
     max_seconds : the longest time for a request.
+    watch_alpha : the probability that any alarm of the watch of a version is ever wrong.
     """
 
     models: dict[str, str]
@@ -49,6 +51,7 @@ class Settings:
     max_text: int = 100_000
     max_requests: int = 256
     max_seconds: float = 30.0
+    watch_alpha: float = 0.1
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -60,6 +63,7 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not is_number(value, least, 1e9):
                 raise InputError(f"{name} is {shown(value)}; expected a number, at least {least:g}.")
+        check_alpha(self.watch_alpha)
         if self.api_key is not None and (len(self.api_key) < 16 or not self.api_key.isascii()):
             raise InputError("the API key is too short, or has special characters; use at least 16 of a-z and 0-9.")
         if self.api_key is None and not self.insecure and not _is_local(self.host):

@@ -65,6 +65,7 @@ answers = sa.Table(
     sa.Column("label_source", sa.Text),
     sa.Column("label_probability", sa.Double),
     sa.Column("label_time", sa.Double, index=True),
+    sa.Column("cells", sa.Text),
 )
 """A row for each served answer.
 
@@ -72,6 +73,8 @@ time, label_time : in seconds since 1970, UTC.
 group : as JSON, since groups may be texts or numbers.
 record : the record as JSON, if the service keeps text.
 label_probability : with which an audit drew the answer; NULL for a volunteered label.
+cells : as JSON, which intervals of the model's version the answer is about: the model of a set (else null), and the
+    numbers of its cells. With it the watch needs no text.
 """
 
 
@@ -79,7 +82,12 @@ def _create(connection: Any) -> None:
     metadata.create_all(connection)
 
 
-MIGRATIONS: list[Callable[[Any], None]] = [_create]
+def _add_cells(connection: Any) -> None:
+    if "cells" not in {column["name"] for column in sa.inspect(connection).get_columns(answers.name)}:
+        connection.execute(sa.text(f"ALTER TABLE {answers.name} ADD COLUMN cells TEXT"))
+
+
+MIGRATIONS: list[Callable[[Any], None]] = [_create, _add_cells]
 """Step n brings a database from schema version n to n + 1."""
 
 
@@ -284,6 +292,32 @@ class Store:
                 group = row["group"]
                 yield {**row, "group": None if group is None else json.loads(group)}
 
+    def of_version(
+        self, model: str, version: str, names: Sequence[str], *, labelled: bool = False, latest: int | None = None
+    ) -> list[Any]:
+        """Return columns of the answers of one version: a row for each answer, with the names as attributes.
+
+        labelled : only those with a label, in the order of their labels.
+        latest : only so many, the last ones first.
+        """
+        query = sa.select(*(answers.c[name] for name in names))
+        query = query.where(answers.c.model == model, answers.c.model_version == version)
+        order = answers.c.label_time if labelled else answers.c.time
+        if labelled:
+            query = query.where(answers.c.label_time.is_not(None))
+        query = query.order_by(order if latest is None else order.desc(), answers.c.id).limit(latest)
+        with _reported(), self._engine.connect() as connection:
+            return list(connection.execute(query))
+
+    def labels_of(self, model: str, version: str) -> tuple[int, float]:
+        """Return how many labels the answers of a version have, and the time of the last one."""
+        query = sa.select(sa.func.count(), sa.func.max(answers.c.label_time)).where(
+            answers.c.label_time.is_not(None), answers.c.model == model, answers.c.model_version == version
+        )
+        with _reported(), self._engine.connect() as connection:
+            count, last = connection.execute(query).one()
+        return count, last or 0.0
+
     @property
     def waiting(self) -> int:
         """How many answers and labels are queued."""
@@ -322,10 +356,13 @@ class Store:
                 connection.execute(_version.update().values(version=len(MIGRATIONS)))
 
 
-def row_of(id_: str, model: str, version: str, evidence: dict[str, Any], record: Any = None) -> dict[str, Any]:
+def row_of(
+    id_: str, model: str, version: str, evidence: dict[str, Any], record: Any = None, cells: Any = None
+) -> dict[str, Any]:
     """Return the row of a served answer.
 
     record : to keep with it; None for none.
+    cells : the intervals that it is about.
     """
     names = ("source", "confidence", "calibrated", "low", "high", "unlike", "decision")
     group = evidence["group"]
@@ -337,6 +374,7 @@ def row_of(id_: str, model: str, version: str, evidence: dict[str, Any], record:
         "group": None if group is None else json.dumps(group),
         **{name: evidence[name] for name in names},
         "record": None if record is None else json.dumps(record),
+        "cells": None if cells is None else json.dumps(cells),
     }
 
 
