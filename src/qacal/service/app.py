@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from qacal import __version__
 from qacal.errors import InputError
-from qacal.service import watch
+from qacal.service import pages, watch
 from qacal.service.guard import Guard, RefusedError
 from qacal.service.served import Models, Served, Watcher, Worker
 from qacal.service.settings import NO_STORE, Settings
@@ -169,7 +169,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Guard, settings=settings, telemetry=service.telemetry)
     _handle_errors(app)
     _add_routes(app, service)
-    watch.add_routes(app, service)
+    pages.add_routes(app, service, watch.add_routes(app, service))
     return app
 
 
