@@ -142,8 +142,28 @@ def test_wrong_use_is_named_before_anything_is_loaded(folder):
         assert problem in said
 
 
+def test_a_port_in_use_is_named_before_anything_is_loaded():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, out, said = run("serve", "nowhere", "--port", str(port))
+    assert code == 2
+    assert out == ""
+    assert said == f"Error: port {port} is in use; stop the program that listens there, or choose another --port.\n"
+
+
+def test_an_address_of_another_machine_is_named():
+    code, _, said = run("serve", "nowhere", "--host", "192.0.2.1", "--insecure")
+    assert code == 2
+    assert "192.0.2.1, port 8321, cannot be listened on" in said
+    code, _, said = run("serve", "nowhere", "--host", "no-such-host.invalid", "--insecure")
+    assert code == 2
+    assert "no address of this machine" in said
+
+
 def test_models_that_do_not_exist_are_named():
-    code, _, said = run("serve", "nowhere", "--store", "none")
+    code, _, said = run("serve", "nowhere", "--store", "none", "--port", str(free_port()))
     assert code == 1
     assert "nowhere does not exist" in said
 

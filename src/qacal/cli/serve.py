@@ -5,7 +5,20 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from contextlib import ExitStack
+from errno import EADDRINUSE
 from pathlib import Path
+from socket import (
+    AF_INET6,
+    AI_PASSIVE,
+    IPPROTO_IPV6,
+    IPV6_V6ONLY,
+    SO_REUSEADDR,
+    SOCK_STREAM,
+    SOL_SOCKET,
+    getaddrinfo,
+    socket,
+)
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -104,7 +117,47 @@ def run(
             max_seconds=max_seconds,
             watch_alpha=watch_alpha,
         )
-    _serve(settings)
+    try:
+        sockets = _bound(host, port)
+    except InputError as error:
+        options.note(f"Error: {error}")
+        raise typer.Exit(2) from None
+    with ExitStack() as stack:
+        for one in sockets:
+            stack.enter_context(one)
+        _serve(settings, sockets)
+
+
+def _bound(host: str, port: int) -> list[socket]:
+    """Return sockets with the addresses of a host; before a model is loaded, which may take a while."""
+    found, problem = [], None
+    try:
+        addresses = getaddrinfo(host, port, type=SOCK_STREAM, flags=AI_PASSIVE)
+    except OSError as error:
+        raise InputError(f"--host is {host}, which is no address of this machine: {error.strerror}.") from None
+    for family, kind, protocol, _, address in dict.fromkeys(addresses):
+        bound = socket(family, kind, protocol)
+        try:
+            if os.name == "posix":  # elsewhere it would let two servers have one port
+                bound.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+            if family == AF_INET6:
+                bound.setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, 1)
+            bound.bind(address)
+            found.append(bound)
+        except OSError as error:
+            bound.close()
+            problem = error
+            if error.errno == EADDRINUSE:
+                break
+    if problem is not None and (problem.errno == EADDRINUSE or not found):
+        for bound in found:
+            bound.close()
+        if problem.errno == EADDRINUSE:
+            raise InputError(f"port {port} is in use; stop the program that listens there, or choose another --port.")
+        raise InputError(
+            f"{host}, port {port}, cannot be listened on: {problem.strerror}. Choose another --host or --port."
+        )
+    return found
 
 
 def _named(models: list[str]) -> dict[str, str]:
@@ -124,7 +177,7 @@ def _named(models: list[str]) -> dict[str, str]:
     return paths
 
 
-def _serve(settings: Settings) -> None:
+def _serve(settings: Settings, sockets: list[socket]) -> None:
     import uvicorn
     from sqlalchemy import make_url
 
@@ -141,13 +194,7 @@ def _serve(settings: Settings) -> None:
     store = "none" if service.store is None else make_url(settings.store).render_as_string(hide_password=True)
     options.note(f"http://{address}:{settings.port}, store: {store}")
     # Its log of requests has paths, which callers choose; the guard of the service logs routes instead.
-    uvicorn.run(
-        app,
-        host=settings.host,
-        port=settings.port,
-        access_log=False,
-        log_level="warning",
-        timeout_keep_alive=75,
-        server_header=False,
-        ws="none",
+    config = uvicorn.Config(
+        app, access_log=False, log_level="warning", timeout_keep_alive=75, server_header=False, ws="none"
     )
+    uvicorn.Server(config).run(sockets=sockets)
