@@ -1,16 +1,10 @@
 """The page in Chromium: clicked through with and without scripts, at two widths, light and dark."""
 
-import threading
-import time
-
 import pytest
-import uvicorn
 
-from qacal.service.app import create_app
-from qacal.service.settings import Settings
 from tests.service.browser import BROWSER, browsing
+from tests.service.servers import running
 from tests.service.test_app import KEY, ROWS
-from tests.service.test_serve import free_port
 
 pytestmark = [
     pytest.mark.heavy,
@@ -22,17 +16,8 @@ pytestmark = [
 def address(fitted, tmp_path):
     """Return the address of a service with a key."""
     fitted.save(tmp_path / "model")
-    port = free_port()
-    store = f"sqlite:///{tmp_path / 'served.db'}"
-    app = create_app(Settings({"m": str(tmp_path / "model")}, port=port, store=store, api_key=KEY))
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join()
+    with running(tmp_path / "model", tmp_path, api_key=KEY) as (_, address):
+        yield address
 
 
 @pytest.fixture

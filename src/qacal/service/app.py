@@ -13,9 +13,9 @@ from uuid import uuid4
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictBool
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from qacal import __version__
 from qacal.errors import InputError
@@ -29,6 +29,27 @@ from qacal.service.telemetry import Telemetry
 _DESCRIPTION = """Turns the confidence that an LLM states into the probability that its answer is correct.
 
 A record has a `question`, an `answer`, a `confidence` from 0 to 1, and the further columns that the model reads."""
+
+
+_PROBLEM = {
+    "description": "What is wrong, and what to do",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["error"],
+                "properties": {
+                    "error": {
+                        "type": "object",
+                        "required": ["message"],
+                        "properties": {"message": {"type": "string"}},
+                        "description": "A `message` for people, and of qacal's own errors a `code` for programs.",
+                    }
+                },
+            }
+        }
+    },
+}
 
 
 class Batch(BaseModel):
@@ -45,6 +66,7 @@ class Batch(BaseModel):
     )
     explain: bool = Field(
         False,
+        strict=True,
         description="Also return what moved the probability, the nearest examples that the model keeps, and the "
         "columns that the record lacks.",
     )
@@ -54,13 +76,13 @@ class LabelOf(BaseModel):
     """The label of a served answer."""
 
     id: str = Field(max_length=100, description="The id of a result of /v1/calibrate.")
-    correct: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
+    correct: StrictBool | Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)] = Field(
         description="1 or true for a correct answer, 0 or false for a wrong one, or a number in between."
     )
     source: Literal["volunteered", "audit"] = Field(
         "volunteered", description="audit if answers were drawn at random for labelling; only these certify."
     )
-    probability: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
+    probability: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)] | None = Field(
         None, description="The probability with which an audit drew this answer."
     )
 
@@ -131,7 +153,7 @@ class Service:
         valid: list[tuple[int, Label]] = []
         for place, item in enumerate(labels.items):
             try:
-                valid.append((place, Label(item.id, item.correct, item.source, item.probability)))
+                valid.append((place, Label(item.id, float(item.correct), item.source, item.probability)))
             except InputError as error:
                 results[place] = _label_error(item.id, error)
         outcomes = await asyncio.wrap_future(store.label([label for _, label in valid])) if valid else []
@@ -163,7 +185,13 @@ def create_app(settings: Settings) -> FastAPI:
         await asyncio.to_thread(service.close)
 
     app = FastAPI(
-        title="qacal", version=__version__, description=_DESCRIPTION, docs_url=None, redoc_url=None, lifespan=lifespan
+        title="qacal",
+        version=__version__,
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
     )
     app.state.service = service
     app.add_middleware(Guard, settings=settings, telemetry=service.telemetry)
@@ -260,7 +288,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
                 state = "failed"
         return _json({"status": "ok", "store": state, "models": [*service.models.served]})
 
-    @app.get("/metrics", summary="Numbers for Prometheus")
+    @app.get("/metrics", summary="Numbers for Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Response:
         return Response(service.telemetry.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
