@@ -83,7 +83,9 @@ def run(
         POST /v1/calibrate   records in, evidence out
         POST /v1/feedback    labels of served answers, by their ids
         DELETE /v1/answers/ID
+        GET /v1/watch        whether the intervals still hold, by labels of audits
         GET /v1/model, /v1/groups, /healthz, /readyz, /metrics
+        GET /                a page for people
 
     A model is replaced while the service runs when its folder changes (qacal fit -o, qacal threshold --save), or on
     SIGHUP; no request is dropped. Only this machine can reach the service, unless you choose another --host; then set

@@ -26,13 +26,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from qacal import __version__
 from qacal.errors import InputError, QacalError
 from qacal.metrics.words import percent
-from qacal.report.page import STYLE
 from qacal.service.guard import is_key
-from qacal.service.pages import content
 from qacal.service.store import StoreError
 
 if TYPE_CHECKING:
     from qacal.service.app import Service
+    from qacal.service.pages import content
     from qacal.service.watch import Watches
 
 COOKIE = "qacal"
@@ -97,6 +96,7 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
 
     async def shown(request: Request, form: dict[str, str], *, is_asked: bool = False, labelled: str = "") -> Response:
         """Return the page of the model that a form names, with the answer that it asks about."""
+        content = await asyncio.to_thread(_content)
         models = content.models_of(dict(service.models.served))
         one = models.get(form.get("model", ""), next(iter(models.values())))
         problem, answer = "", None
@@ -121,6 +121,13 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
             watched=_watch_of(watch, one),
             watch_problem=watch_problem,
         )
+
+
+def _content() -> Any:
+    """Return the module with what the page shows; it needs matplotlib, and a service without viewers does not."""
+    from qacal.service.pages import content
+
+    return content
 
 
 async def _answer(service: Service, one: content.Shown, form: dict[str, str]) -> tuple[str, dict[str, Any]]:
@@ -161,6 +168,7 @@ def _rendered(
     one: content.Shown, models: list[content.Shown], form: dict[str, str], answer: tuple[str, dict[str, Any]] | None
 ) -> dict[str, Any]:
     """Return what the template needs of a model; figures are drawn here, in a thread."""
+    content = _content()
     rule, curve = one.model.decision_rule_, content.curve_of(one.model)
     try:
         threshold = min(max(round(float(form["threshold"]), 2), 0.0), 1.0)
@@ -248,6 +256,8 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    from qacal.report.page import STYLE
+
     css, script = STYLE + _read("page.css"), _read("page.js")
     environment.globals.update(version=__version__, css=Markup(css), script=Markup(script))
     environment.filters["percent"] = percent
