@@ -6,8 +6,8 @@
 3. Fit the calibrator on the others: by default the 70% that made neither bands nor groups, which certify these. The
    guarantee needs bands and groups that were fixed without these rows; the answers may use them.
 
-If only some of the rows are a random sample (an :class:`Audit`), the calibrator is fitted on these alone, and all others
-train. The shares are the same, as far as there are rows for them.
+If only some of the rows are a random sample (an :class:`Audit`), the calibrator is fitted on these alone, and all
+others train. The shares are the same, as far as there are rows for them.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 r"""Fit a model again with labels of answers that it served: all labels train, and a random sample of them certifies.
 
-Labels come in two ways. An *audit* draws answers at random, answer :math:`i` with a known probability :math:`\pi_i` that
-may depend on everything but the label. *Volunteered* labels come from people who chose to give them, often because an
-answer was wrong: nobody knows with which probability, so no weight repairs them.
+Labels come in two ways. An *audit* draws answers at random, answer :math:`i` with a known probability :math:`\pi_i`
+that may depend on everything but the label. *Volunteered* labels come from people who chose to give them, often because
+an answer was wrong: nobody knows with which probability, so no weight repairs them.
 
-*What is certified*: the intervals of the new model, for the answers that were drawn from (all answers of the model since
-some time). A :class:`~qacal.model.fitting.Audit` is the random sample. Everything else (the records of the first fit,
-volunteered labels, and what is left of audits) fixes bands and groups, and trains the score; so does a part of the
+*What is certified*: the intervals of the new model, for the answers that were drawn from (all answers of the model
+since some time). A :class:`~qacal.model.fitting.Audit` is the random sample. Everything else (the records of the first
+fit, volunteered labels, and what is left of audits) fixes bands and groups, and trains the score; so does a part of the
 sample if there are few others. Given these rows, bands and groups are fixed functions of an answer, whatever the rows
-are and however they were chosen. The rest of the sample is independent of them, so the proof of docs/guarantees.md holds
-word for word. Rows whose question is in the sample are left out of the others.
+are and however they were chosen. The rest of the sample is independent of them, so the proof of docs/guarantees.md
+holds word for word. Rows whose question is in the sample are left out of the others.
 
 *Unequal probabilities.* Weights :math:`1/\pi_i` make a mean unbiased, but Clopper-Pearson does not hold for a weighted
 mean, and :func:`~qacal.guarantee.weighted_interval` covers the mean probability of these rows, not that of all answers.

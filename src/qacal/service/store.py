@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from queue import Empty, Full, Queue
 from threading import Thread
 from typing import Any, Literal, TypeAlias
@@ -156,15 +157,16 @@ class Store:
 
     url : of SQLAlchemy, such as ``sqlite:///served.db`` or ``postgresql+psycopg://user@host/name``.
     keep_days : delete older answers, with their labels; None keeps them.
+    must_exist : raise if there is no such file; a service makes it.
     """
 
-    def __init__(self, url: str, keep_days: float | None = None) -> None:
+    def __init__(self, url: str, keep_days: float | None = None, *, must_exist: bool = False) -> None:
         self.counts = Counts()
         self._keep_days = keep_days
         self._queue: Queue[dict[str, Any] | _Task | None] = Queue(_MOST_WAITING)
         self._cleaned = -math.inf
         try:
-            self._engine = _engine(url)
+            self._engine = _engine(url, must_exist=must_exist)
             try:
                 self._migrate()
             except BaseException:
@@ -477,7 +479,7 @@ def _said(error: Exception) -> str:
     return str(said).strip().partition("\n")[0]
 
 
-def _engine(url: str) -> Any:
+def _engine(url: str, *, must_exist: bool) -> Any:
     """Return the engine for a URL; SQLite with a write-ahead log, and commits that are on disk."""
     address = sa.make_url(url)
     if address.get_backend_name() == "postgresql":
@@ -488,6 +490,8 @@ def _engine(url: str) -> Any:
         )
     if address.database in (None, "", ":memory:"):
         raise StoreError("the store needs a file: sqlite:///served.db.")
+    if must_exist and not Path(str(address.database)).is_file():
+        raise StoreError(f"there is no store {address.database}; qacal serve makes it. Check --store.")
     engine = sa.create_engine(address, connect_args={"timeout": 10})
 
     def connected(connection: Any, _: Any) -> None:

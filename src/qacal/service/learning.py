@@ -1,0 +1,132 @@
+"""Labels of served answers, read from the store: for a refit, and to draw what to label next."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qacal.errors import InputError, some_of
+from qacal.model.base import BaseModel
+from qacal.model.labelling import draw, strata_of
+from qacal.model.refitting import LabelledAnswer
+from qacal.records.reading import as_source
+from qacal.service.store import Store
+from qacal.tally.ids import id_hashes
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Store]:
+    """Yield the store of a service, which must exist."""
+    store = Store(url, must_exist=True)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def name_in(store: Store, model: str, name: str | None) -> str:
+    """Return the name under which a model is served: `name`, or that of its folder; raise if it has no answers."""
+    wanted = Path(model).resolve().name if name is None else name
+    names = store.models()
+    if wanted not in names:
+        have = f"answers of {some_of(names)}; name one of them: --name" if names else "no answers yet"
+        raise InputError(f"the store has no answers of {wanted!r}. It has {have}.")
+    return wanted
+
+
+def labelled_answers(
+    store: Store,
+    name: str,
+    model: BaseModel,
+    *,
+    version: str | None = None,
+    since: float | None = None,
+    texts: str | None = None,
+) -> tuple[list[LabelledAnswer], int]:
+    """Return the labelled answers of a model in the order of labels, and how many were left out without their texts.
+
+    A missing text of an audit is an error: without its row the others are no random sample.
+
+    version : only answers of one version. What was asked and answered does not depend on the version, so by default all
+        of them count.
+    texts : a file with the records by their id, for answers that the store has no texts of.
+    """
+    rows = list(store.rows(labelled=True, model=name, version=version, since=since))
+    lacking = {row["own_id"] for row in rows if row["record"] is None and row["own_id"] is not None}
+    found = {} if texts is None else _records_in(texts, model, {str(id_) for id_ in lacking})
+    llms = {llm for one in model._models.values() for llm in one.origins_.get("model", ())}
+    out, audits, others = [], 0, 0
+    for row in rows:
+        is_audit = row["label_source"] == "audit"
+        record = found.get(str(row["own_id"])) if row["record"] is None else json.loads(row["record"])
+        if record is None:
+            audits, others = audits + is_audit, others + (not is_audit)
+            continue
+        record = {**record, "confidence": row["confidence"], "correct": row["label"]}
+        if record.get("model") == name and name not in llms:
+            del record["model"]  # it chose the served model, and is no LLM
+        chance = row["label_probability"] if row["drawn_time"] is None else row["drawn_probability"]
+        out.append(LabelledAnswer(row["id"], record, chance if is_audit else None))
+    if audits:
+        raise InputError(
+            f"the store has no texts of {audits:,} answers with a label of an audit. Pass the records, with the ids "
+            "under which they were served: --texts FILE. To store texts from now on: qacal serve --store-text. To use "
+            "later answers only: --since."
+        )
+    return out, others
+
+
+def _records_in(path: str, model: BaseModel, ids: set[str]) -> dict[str, dict[str, Any]]:
+    """Return the records of a file that have one of these ids, by the id, with standard names."""
+    reading = model._reading(path)
+    standard = {its: name for name, its in reading.columns.items()}
+    out = {}
+    for table in as_source(path).batches():
+        table.require(reading.name("id"), "Records are found by the id under which they were served.")
+        for row in table.rows(typed=True):
+            if str(row[reading.name("id")]) in ids:
+                out[str(row[reading.name("id")])] = {standard.get(name, name): value for name, value in row.items()}
+    return out
+
+
+def draw_answers(
+    store: Store, name: str, n: int, *, seed: int | None = None, since: float | None = None
+) -> list[dict[str, Any]]:
+    """Draw served answers to label, and return their rows: each answer that was not drawn before has the same chance.
+
+    The draw is that of :func:`qacal.label_next`: every range of the calibrated probability and every group has its
+    share. Answers with a volunteered label are drawn from, too: without them the sample would look too good.
+
+    seed : by default a new one for each draw, since two draws of one seed depend on each other.
+    """
+    number = secrets.randbelow(2**32) if seed is None else seed
+
+    def choose(pool: list[dict[str, Any]]) -> list[str]:
+        ids = [row["id"] for row in pool]
+        calibrated = np.array([0.0 if row["calibrated"] is None else row["calibrated"] for row in pool])
+        order = strata_of(calibrated, [str(row["group"]) for row in pool], [None] * len(pool))
+        return [ids[at] for at in draw(id_hashes(ids, len(ids)), order, n, number).tolist()]
+
+    return store.draw(name, n, choose, since)
+
+
+def feedback_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Return what to send to /v1/feedback about a drawn answer, with an empty label, and what helps to find the label.
+
+    Neither the stated nor the calibrated confidence is in it, unless the record has it: who labels should not see it.
+    """
+    record = None if row["record"] is None else json.loads(row["record"])
+    return {
+        "id": row["id"],
+        "correct": None,
+        "source": "audit",
+        "probability": row["drawn_probability"],
+        "own_id": row["own_id"],
+        **({} if record is None else {"question": record.get("question"), "answer": record.get("answer")}),
+    }
