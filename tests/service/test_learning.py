@@ -182,6 +182,85 @@ def test_every_answer_has_the_same_chance(folder, tmp_path):
     assert counts.max() <= 6
 
 
+# Watching
+
+
+def relabel(url, n, truth):  # noqa: F811
+    """Draw answers, label them, and add complaints about others."""
+    store = Store(url)
+    for row in draw_answers(store, "model", n, seed=1):
+        assert store.label([Label(row["id"], truth(row), "audit")]).result(20) == [None]
+    complaints = [row["id"] for row in store.rows() if row["label"] is None][:60]
+    store.label([Label(id_, 0.0) for id_ in complaints]).result(20)
+    store.close()
+
+
+def test_answers_that_keep_the_promise_raise_no_alarm_whatever_users_report(folder, url):  # noqa: F811
+    fill(url, folder)
+    relabel(url, 120, lambda row: TRUTH[json.loads(row["record"])["question"]])
+    code, out, said = run("watch", folder, "--store", url)
+    assert code == 0, said
+    assert "No alarm after 120 labels" in out
+    assert "60 volunteered labels raise no alarm" in said
+    assert "Groups:" in out
+
+
+def test_a_broken_promise_is_named_from_the_store(folder, url):  # noqa: F811
+    fill(url, folder)
+    relabel(url, 120, lambda row: 0.0)
+    code, out, _ = run("watch", folder, "--store", url, "--json")
+    assert code == 3
+    assert json.loads(out)["labels"] == 120
+    assert json.loads(out)["is_alarm"]
+
+
+def test_draws_of_different_sizes_are_watched_together(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    fill(url, folder)
+    for n in (30, 90):
+        relabel(url, n, lambda row: TRUTH[json.loads(row["record"])["question"]])
+    assert json.loads(run("watch", folder, "--store", url, "--json")[1])["labels"] == 120
+
+
+def test_other_audits_are_thinned_by_their_chances(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    served = fill(url, folder)
+    store = Store(url)
+    chances = {id_: 0.5 if at % 2 else 0.1 for at, id_ in enumerate([*served][:300])}
+    labels = [Label(id_, TRUTH[served[id_]["question"]], "audit", chance) for id_, chance in chances.items()]
+    store.label(labels).result(20)
+    store.close()
+    found = json.loads(run("watch", folder, "--store", url, "--json")[1])
+    assert found["labels"] + found["thinned"] == 300
+    assert found["labels"] == pytest.approx(150 + 150 / 5, abs=20)
+
+
+def test_without_labels_or_texts_only_changes_are_told(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    served = fill(url, folder, keeps_text=False)
+    code, _, said = run("watch", folder, "--store", url)
+    assert code == 0
+    assert "No answer of this version has a label of an audit yet" in said
+    assert "Stated confidence:" in said
+    audit(url, 50, served)
+    code, _, said = run("watch", folder, "--store", url)
+    assert code == 1
+    assert "no texts of 50 answers" in said
+    assert "Stated confidence:" in said
+
+
+def test_a_changed_upstream_is_told(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    store = Store(url)
+    evidence = load(folder)._explained_rows(records(SERVED[:40]), why=False)
+    names = ["parrot-1.0"] * 30 + ["parrot-1.1"] * 10
+    rows = zip(evidence, names, strict=True)
+    store.record(row_of(uuid4().hex, "model", version_of(folder), one, upstream_model=name) for one, name in rows)
+    store.close()
+    said = run("watch", folder, "--store", url)[2]
+    assert "the upstream names several LLMs for the last answers: parrot-1.0 (30), parrot-1.1 (10)" in said
+
+
 # A running service
 
 

@@ -49,11 +49,13 @@ class LabelledAnswer:
     key : its id, a random text.
     record : question, answer, confidence (0 to 1), correct, and the other columns that the model reads.
     probability : with which an audit drew it; None if the label was volunteered.
+    is_drawn : whether the store drew it; all answers of one of its draws have the same chance.
     """
 
     key: str
     record: Mapping[str, Any]
     probability: float | None = None
+    is_drawn: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-"""Labels of served answers, read from the store: for a refit, and to draw what to label next."""
+"""Labels of served answers, read from the store: for a refit, for the watch, and to draw what to label next."""
 
 from __future__ import annotations
 
 import json
 import secrets
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +15,15 @@ import numpy as np
 from qacal.errors import InputError, some_of
 from qacal.model.base import BaseModel
 from qacal.model.labelling import draw, strata_of
+from qacal.model.model import QACalibrator
 from qacal.model.refitting import LabelledAnswer
+from qacal.model.watching import Signal, signals
 from qacal.records.reading import as_source
 from qacal.service.store import Store
 from qacal.tally.ids import id_hashes
+
+# Signals are about so many answers, the last ones.
+_LATEST = 5000
 
 
 @contextmanager
@@ -72,7 +78,8 @@ def labelled_answers(
         if record.get("model") == name and name not in llms:
             del record["model"]  # it chose the served model, and is no LLM
         chance = row["label_probability"] if row["drawn_time"] is None else row["drawn_probability"]
-        out.append(LabelledAnswer(row["id"], record, chance if is_audit else None))
+        is_drawn = row["drawn_time"] is not None
+        out.append(LabelledAnswer(row["id"], record, chance if is_audit else None, is_drawn))
     if audits:
         raise InputError(
             f"the store has no texts of {audits:,} answers with a label of an audit. Pass the records, with the ids "
@@ -93,6 +100,36 @@ def _records_in(path: str, model: BaseModel, ids: set[str]) -> dict[str, dict[st
             if str(row[reading.name("id")]) in ids:
                 out[str(row[reading.name("id")])] = {standard.get(name, name): value for name, value in row.items()}
     return out
+
+
+def watched_records(answers: list[LabelledAnswer]) -> list[dict[str, Any]]:
+    """Return the answers with labels of audits as records for :func:`qacal.model.watching.watches`, in their order.
+
+    Volunteered labels raise no alarm. A bet needs that a label is a fair draw, given all labels before it. Within a
+    draw of the store all answers have the same chance, so its rows need no thinning, and draws of different sizes go
+    together: each of them is a sample of the answers that it was drawn from, and intervals should hold for each. Other
+    audits say their chances, and are thinned by these.
+    """
+    audits = [one for one in answers if one.probability is not None]
+    has_ids = all("id" in one.record for one in audits)
+    needs_chance = not all(one.is_drawn for one in audits)
+    return [
+        {name: value for name, value in one.record.items() if has_ids or name != "id"}
+        | ({"label_probability": one.probability} if needs_chance else {})
+        for one in audits
+    ]
+
+
+def served_signals(
+    store: Store, name: str, version: str, model: QACalibrator
+) -> tuple[tuple[Signal, ...], dict[str, int]]:
+    """Return how the last answers of a version differ from the fit, and by which LLMs an upstream says they are."""
+    columns = ("group", "confidence", "unlike", "upstream_model")
+    rows = list(store.rows(model=name, version=version, columns=columns, latest=_LATEST))
+    read = [row for row in rows if row["confidence"] is not None]
+    confidence, unlike = (np.array([row[column] for row in read], dtype=np.float64) for column in columns[1:3])
+    llms = Counter(row["upstream_model"] for row in rows if row["upstream_model"] is not None)
+    return signals(model, [row["group"] for row in read], confidence, unlike), dict(llms.most_common())
 
 
 def draw_answers(

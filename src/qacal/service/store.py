@@ -262,12 +262,16 @@ class Store:
             raised = before + (1 - before) * (n / len(pool))
             for some in _portions([row["id"] for row in found]):
                 connection.execute(answers.update().where(answers.c.id.in_(some)).values(drawn_probability=raised))
+            now = time.time()
             for some in _portions(ids):
-                connection.execute(answers.update().where(answers.c.id.in_(some)).values(drawn_time=time.time()))
+                connection.execute(answers.update().where(answers.c.id.in_(some)).values(drawn_time=now))
+            # In the order of their ids, which are random: who labels in this order labels at random.
             return [
                 _with_group(row)
-                for some in _portions(ids)
-                for row in connection.execute(sa.select(answers).where(answers.c.id.in_(some))).mappings()
+                for some in _portions(sorted(ids))
+                for row in connection.execute(
+                    sa.select(answers).where(answers.c.id.in_(some)).order_by(answers.c.id)
+                ).mappings()
             ]
 
     # The thread that writes
@@ -341,6 +345,7 @@ class Store:
         version: str | None = None,
         since: float | None = None,
         columns: Sequence[str] | None = None,
+        latest: int | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Yield stored answers in the order of time; labelled ones in the order of their labels.
 
@@ -348,9 +353,11 @@ class Store:
         model, version : only those of one served model, or of one version.
         since : only those that were served since then.
         columns : only these columns.
+        latest : only so many, the last ones first.
         """
         wanted = answers.c if columns is None else [answers.c[name] for name in columns]
-        query = sa.select(*wanted).order_by(answers.c.label_time if labelled else answers.c.time, answers.c.id)
+        order = answers.c.label_time if labelled else answers.c.time
+        query = sa.select(*wanted).order_by(order if latest is None else order.desc(), answers.c.id).limit(latest)
         if labelled:
             query = query.where(answers.c.label.is_not(None))
         for column, value in ((answers.c.model, model), (answers.c.model_version, version)):
