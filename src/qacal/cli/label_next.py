@@ -106,7 +106,7 @@ def _draw_served(
     else:
         Path(output).write_text(f"{text}\n", encoding="utf-8")
     if json:
-        print(options.json_text({"file": output, "rows": n, "seed": seed}))
+        print(options.json_text({"file": output, "rows": n}))
     elif not is_stream(output):
         options.note(
             f"{n:,} answers written to {output}. Replace null by 0 or 1 in all of them (correct), and send it:\n"

@@ -44,7 +44,7 @@ Rows = Annotated[
 ]
 RowsOrStore = Annotated[
     str | None,
-    typer.Argument(metavar="[FILE]", help="Rows, as in other commands: .parquet, .jsonl, .json, .csv, or -."),
+    typer.Argument(metavar="FILE", help="Rows, as in other commands: .parquet, .jsonl, .json, .csv, or -."),
 ]
 Output = Annotated[
     str,
@@ -140,7 +140,10 @@ ServedName = Annotated[
 Since = Annotated[
     datetime | None,
     typer.Option(
-        "--since", formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"], help="Only answers that were served since then, in UTC."
+        "--since",
+        metavar="DATE",
+        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
+        help="Only answers that were served since then, in UTC: 2026-10-31, or 2026-10-31T18:00:00.",
     ),
 ]
 Texts = Annotated[

@@ -24,7 +24,7 @@ def run(
     model: options.Model,
     file: Annotated[
         str | None,
-        typer.Argument(metavar="[LABELLED]", help="All labelled rows since the fit, with `correct`, the oldest first."),
+        typer.Argument(metavar="LABELLED", help="All labelled rows since the fit, with `correct`, the oldest first."),
     ] = None,
     alpha: Annotated[float, typer.Option(help="Probability that any alarm is ever wrong.")] = 0.1,
     show_all: Annotated[bool, typer.Option("--all", help=f"Print all intervals, not only {_SHOWN}.")] = False,
