@@ -108,6 +108,48 @@ def test_rows_are_thinned_to_equal_chances(client):
     assert 60 <= part["thinned"] < 100
 
 
+def test_draws_of_the_store_are_not_thinned(client):
+    """Each draw is a sample of what there was, though later draws have other chances."""
+    from qacal.service.learning import draw_answers
+
+    store = client.app.state.service.store
+    for number, size in enumerate((30, 60)):
+        calibrate(
+            client, [{name: row[name] for name in NAMES} for row in answers(1000 * (number + 1), 100, seed=number)]
+        )
+        store.label([]).result()
+        drawn = draw_answers(store, "m", size, seed=number)
+        labels = [{"id": row["id"], "correct": 1, "source": "audit"} for row in drawn]
+        client.post("/v1/feedback", json={"items": labels})
+    (part,) = look(client)[0]["parts"]
+    assert (part["labels"], part["thinned"]) == (90, 0)
+
+
+def test_answers_with_one_id_are_a_document(client):
+    rows = [{**row, "id": at // 2} for at, row in enumerate(answers(10_000, 60, seed=1))]
+    serve_and_label(client, rows)
+    (part,) = look(client)[0]["parts"]
+    assert part["documents"] == 30
+    assert "all answers" not in {interval["name"] for interval in part["intervals"]}
+
+
+def test_another_model_of_the_upstream_is_a_signal(client):
+    calibrate(client, [{"id": 1, "subject": "law", "confidence": 0.9}] * 3)
+    store = client.app.state.service.store
+    store.label([]).result()
+    with store._engine.begin() as connection:
+        connection.execute(sa.text("UPDATE qacal_answers SET upstream_model = 'owl-2'"))
+    assert look(client)[0]["signals"] == [
+        {"kind": "upstream", "text": "Upstream: the last answers are by owl-2.", "is_notable": False}
+    ]
+    with store._engine.begin() as connection:
+        one = "UPDATE qacal_answers SET upstream_model = 'crow-3' WHERE id = (SELECT max(id) FROM qacal_answers)"
+        connection.execute(sa.text(one))
+    (signal,) = look(client)[0]["signals"]
+    assert signal["is_notable"]
+    assert "crow-3" in signal["text"]
+
+
 def test_signals_need_no_labels(client):
     calibrate(client, [{"id": at, "subject": "law", "confidence": 0.99} for at in range(200)])
     for _ in range(20):

@@ -21,11 +21,11 @@ _DEVIATIONS, _LEAST, _FEWEST = 4.0, 0.05, 30
 class Signal:
     """A difference between these rows and those of the fit that needs no labels; at one look, without a guarantee.
 
-    kind : "groups", "confidence", "unlike" or "columns"; and of a service "unreadable".
+    kind : "groups", "confidence", "unlike" or "columns"; and of a service "unreadable" and "upstream".
     is_notable : whether it is larger than chance explains (four standard errors), and large.
     """
 
-    kind: Literal["groups", "confidence", "unlike", "columns", "unreadable"]
+    kind: Literal["groups", "confidence", "unlike", "columns", "unreadable", "upstream"]
     text: str
     is_notable: bool
 
@@ -71,6 +71,17 @@ def unreadable_signal(unreadable: int, records: int) -> Signal | None:
         return None
     share = unreadable / records
     return Signal("unreadable", f"Unreadable confidences: {share:.0%} of {records:,} records.", share >= _LEAST)
+
+
+def upstream_signal(names: list[str | None]) -> Signal | None:
+    """Return by which LLMs an upstream says that answers are, the last answer first; None if it says nothing."""
+    counts = Counter(name for name in names if name is not None)
+    if not counts:
+        return None
+    last = next(name for name in names if name is not None)
+    others = ", ".join(f"{name} ({count:,})" for name, count in counts.most_common() if name != last)
+    text = f"Upstream: the last answers are by {last}" + (f"; earlier ones by {others}." if others else ".")
+    return Signal("upstream", text, len(counts) > 1)
 
 
 def _group_signal(fit: Mapping[Any, int], groups: list[Any]) -> Signal:

@@ -83,7 +83,9 @@ class LabelOf(BaseModel):
         "volunteered", description="audit if answers were drawn at random for labelling; only these certify."
     )
     probability: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)] | None = Field(
-        None, description="The probability with which an audit drew this answer."
+        None,
+        description="The probability with which an audit drew this answer; it may be left out if qacal label-next "
+        "--store drew it.",
     )
 
 
@@ -140,7 +142,8 @@ class Service:
                 self.telemetry.served(served.name, results[place])
                 if self.store is not None:
                     kept = batch.items[place] if self.settings.keep_text else None
-                    stored.append(row_of(id_, served.name, served.version, evidence, kept, cells))
+                    own_id = batch.items[place].get("id")
+                    stored.append(row_of(id_, served.name, served.version, evidence, kept, own_id=own_id, cells=cells))
             if self.store is not None:
                 self.store.record(stored)
         self.telemetry.calibration.observe(time.perf_counter() - began)

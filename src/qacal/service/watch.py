@@ -22,8 +22,9 @@ from qacal.calibrators.base import FROM_FAR, SOURCES
 from qacal.errors import InputError
 from qacal.model.broken import Labelled, has_intervals
 from qacal.model.model import QACalibrator
-from qacal.model.signals import Signal, signals, unreadable_signal
+from qacal.model.signals import Signal, signals, unreadable_signal, upstream_signal
 from qacal.model.watching import Watch, equal_chances, watched
+from qacal.tally.ids import id_hashes
 
 if TYPE_CHECKING:
     from qacal.service.app import Service
@@ -33,8 +34,11 @@ if TYPE_CHECKING:
 _SECONDS = 5.0
 # Signals are about so many answers, the last ones.
 _LATEST = 5000
-_LABELLED = ("id", "label", "label_source", "label_probability", "label_time", "calibrated", "source", "cells")
-_SERVED = ("group", "confidence", "unlike", "cells")
+_LABELLED = (
+    *("id", "own_id", "label", "label_source", "label_probability", "label_time", "drawn_time", "calibrated"),
+    *("source", "cells"),
+)
+_SERVED = ("group", "confidence", "unlike", "cells", "upstream_model")
 
 
 class Watches:
@@ -68,22 +72,22 @@ class Watches:
         store = self._service.required_store()
         state = (served.version, store.labels_of(served.name, served.version))
         if self._bets.get(served.name, (None,))[0] != state:
-            rows = store.of_version(served.name, served.version, _LABELLED, labelled=True)
-            self._bets[served.name] = state, _bets(served, rows, self._service.settings.watch_alpha)
-        latest = store.of_version(served.name, served.version, _SERVED, latest=_LATEST)
+            rows = store.rows(model=served.name, version=served.version, columns=_LABELLED, labelled=True)
+            self._bets[served.name] = state, _bets(served, list(rows), self._service.settings.watch_alpha)
+        latest = [*store.rows(model=served.name, version=served.version, columns=_SERVED, latest=_LATEST)]
         found = self._bets[served.name][1]
         parts = [
             {**part, "signals": [asdict(signal) for signal in _signals(served, part["value"], latest)]}
             for part in found["parts"]
         ]
-        unreadable = self._unreadable(served.name)
+        changes = [upstream_signal([row["upstream_model"] for row in latest]), self._unreadable(served.name)]
         return {
             "name": served.name,
             "version": served.version,
             **found,
             "is_alarm": any(part["is_alarm"] for part in parts),
             "parts": parts,
-            "signals": [] if unreadable is None else [asdict(unreadable)],
+            "signals": [asdict(signal) for signal in changes if signal is not None],
         }
 
     def _unreadable(self, name: str) -> Signal | None:
@@ -96,13 +100,14 @@ class Watches:
         return unreadable_signal(int(unreadable or 0), int(sum(outcome or 0 for outcome in outcomes)))
 
 
-def _bets(served: Served, rows: list[Any], alpha: float) -> dict[str, Any]:
+def _bets(served: Served, rows: list[dict[str, Any]], alpha: float) -> dict[str, Any]:
     """Return what the labels of a version say about the intervals of each of its models."""
-    audits = [row for row in rows if row.label_source == "audit"]
-    by_value: dict[Any, list[Any]] = {}
+    audits = [row for row in rows if row["label_source"] == "audit"]
+    by_value: dict[Any, list[dict[str, Any]]] = {}
     for row in audits:
-        if row.cells is not None:
-            by_value.setdefault(json.loads(row.cells)[0], []).append(row)
+        if row["cells"] is not None:
+            value, *cells = json.loads(row["cells"])
+            by_value.setdefault(value, []).append({**row, "cells": cells})
     models = served.model._models.items()
     return {
         "volunteered": len(rows) - len(audits),
@@ -111,25 +116,29 @@ def _bets(served: Served, rows: list[Any], alpha: float) -> dict[str, Any]:
     }
 
 
-def _part(model: QACalibrator, rows: list[Any], alpha: float) -> dict[str, Any]:
+def _part(model: QACalibrator, rows: list[dict[str, Any]], alpha: float) -> dict[str, Any]:
     if not has_intervals(model):
         return _problem(f"this model has no intervals ({type(model.calibrator_).__name__}), so nothing can be broken.")
-    ids = np.array([int(row.id[:16], 16) for row in rows], dtype=np.uint64)
-    chance = np.array([row.label_probability for row in rows], dtype=np.float64)
-    kept, _ = equal_chances(chance, np.ones(len(rows), dtype=bool), ids, "")
+    # Answers with one id are a document; without ids, each answer is by itself.
+    name = "own_id" if rows and all(row["own_id"] is not None for row in rows) else "id"
+    ids = id_hashes([row[name] for row in rows], len(rows)) if rows else np.empty(0, dtype=np.uint64)
+    # Within a draw of the store all answers have the same chance, so only other audits are thinned.
+    has_chance = np.full(len(rows), not all(row["drawn_time"] is not None for row in rows))
+    chance = np.array([row["label_probability"] for row in rows], dtype=np.float64)
+    kept, _ = equal_chances(chance, has_chance, ids, "")
     levels = len(np.unique(_cells(model).lineage.depth))
     labelled = Labelled(
-        correct=np.array([row.label for row in rows], dtype=np.float64),
-        answer=np.array([row.calibrated for row in rows], dtype=np.float64),
-        cells=np.array([json.loads(row.cells)[1:] for row in rows], dtype=np.int64).reshape(len(rows), levels),
-        is_far=np.array([row.source == SOURCES[FROM_FAR] for row in rows], dtype=bool),
+        correct=np.array([row["label"] for row in rows], dtype=np.float64),
+        answer=np.array([row["calibrated"] for row in rows], dtype=np.float64),
+        cells=np.array([row["cells"] for row in rows], dtype=np.int64).reshape(len(rows), levels),
+        is_far=np.array([row["source"] == SOURCES[FROM_FAR] for row in rows], dtype=bool),
         ids=ids,
     ).only(kept)
     try:
         found = watched(model, labelled, alpha)
     except InputError as error:
         return _problem(str(error))
-    times = [row.label_time for row, keep in zip(rows, kept.tolist(), strict=True) if keep]
+    times = [row["label_time"] for row, keep in zip(rows, kept.tolist(), strict=True) if keep]
     return _shown(found, times, int(np.count_nonzero(~kept)))
 
 
@@ -156,6 +165,7 @@ def _shown(found: Watch, times: list[float], thinned: int) -> dict[str, Any]:
         "broken_after": found.broken_after,
         "alpha": found.alpha,
         "labels": found.labels,
+        "documents": found.documents,
         "far": found.far,
         "thinned": thinned,
         "alarms": [one for one in intervals if one["broken_after"] is not None],
@@ -163,13 +173,13 @@ def _shown(found: Watch, times: list[float], thinned: int) -> dict[str, Any]:
     }
 
 
-def _signals(served: Served, value: Any, rows: list[Any]) -> tuple[Signal, ...]:
+def _signals(served: Served, value: Any, rows: list[dict[str, Any]]) -> tuple[Signal, ...]:
     """Return how the last answers of a model differ from its fit."""
     if served.model._by is not None:
-        rows = [row for row in rows if row.cells is not None and json.loads(row.cells)[0] == value]
-    groups = [None if row.group is None else json.loads(row.group) for row in rows]
-    confidence, unlike = (np.array([getattr(row, name) for row in rows], dtype=float) for name in _SERVED[1:3])
-    return signals(served.model._models[value], groups, confidence, unlike)
+        rows = [row for row in rows if row["cells"] is not None and json.loads(row["cells"])[0] == value]
+    read = [row for row in rows if row["confidence"] is not None]
+    confidence, unlike = (np.array([row[name] for row in read], dtype=float) for name in ("confidence", "unlike"))
+    return signals(served.model._models[value], [row["group"] for row in read], confidence, unlike)
 
 
 def _iso(seconds: float) -> str:
