@@ -114,7 +114,7 @@ class Service:
                     continue
                 id_ = uuid4().hex
                 results[place] = {"id": id_, "model": served.name, "model_version": served.version, **evidence}
-                self.telemetry.served(served.name, results[place])
+                self.telemetry.served(served.name, results[place], record.get("response_id"))
                 if self.store is not None:
                     kept = batch.items[place] if self.settings.keep_text else None
                     stored.append(row_of(id_, served.name, served.version, evidence, kept))

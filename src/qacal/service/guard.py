@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from qacal.service.settings import LOCAL, Settings
-from qacal.service.telemetry import Telemetry
+from qacal.service.telemetry import Telemetry, parented
 
 _log = logging.getLogger("qacal.service")
 
@@ -101,8 +101,9 @@ class Guard:
             await send(message)
 
         try:
-            async with asyncio.timeout(self._settings.max_seconds):
-                await self._app(scope, received, begun)
+            with parented(headers):
+                async with asyncio.timeout(self._settings.max_seconds):
+                    await self._app(scope, received, begun)
         except TimeoutError:
             if is_begun:
                 raise
