@@ -121,8 +121,8 @@ class _State(Collector):
 def _attributes(model: str, evidence: dict[str, Any], response_id: Any) -> dict[str, str | float]:
     """Return an answer as an evaluation in the words of OpenTelemetry.
 
-    The interval has names of its own: those proposed for OpenTelemetry (`gen_ai.evaluation.score.ci.*`) are not decided,
-    and mean an interval of the score of one answer, while this one is about the answers of a band on average.
+    The interval has names of its own: those proposed for OpenTelemetry (`gen_ai.evaluation.score.ci.*`) are not
+    decided, and mean an interval of the score of one answer, while this one is about a band of answers on average.
     """
     attributes = {
         "gen_ai.evaluation.name": "calibrated_confidence",
