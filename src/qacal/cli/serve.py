@@ -16,7 +16,7 @@ from qacal.errors import InputError
 if TYPE_CHECKING:
     from qacal.service.settings import Settings
 
-_KEY = "QACAL_API_KEY"
+_KEY, _UPSTREAM_KEY = "QACAL_API_KEY", "QACAL_UPSTREAM_KEY"
 
 
 def run(
@@ -57,6 +57,17 @@ def run(
         float, typer.Option(metavar="SECONDS", min=0.001, help="The longest time for a request.")
     ] = 30.0,
     embedder: options.Embedder = None,
+    upstream: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help=f"The base URL of the LLM server behind the proxy, such as http://127.0.0.1:8080/v1. Its key is read "
+            f"from {_UPSTREAM_KEY}.",
+        ),
+    ] = None,
+    upstream_seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.001, help="The longest time for an answer of the upstream.")
+    ] = 600.0,
 ) -> None:
     """Serve models over HTTP.
 
@@ -99,6 +110,9 @@ def run(
             max_text=max_text,
             max_requests=max_requests,
             max_seconds=max_seconds,
+            upstream=upstream,
+            upstream_key=os.environ.get(_UPSTREAM_KEY) or None,
+            upstream_seconds=upstream_seconds,
         )
     _serve(settings)
 

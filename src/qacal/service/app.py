@@ -24,6 +24,7 @@ from qacal.service.served import Models, Served, Watcher, Worker
 from qacal.service.settings import NO_STORE, Settings
 from qacal.service.store import Label, Store, StoreError, UnknownAnswerError, require_id, row_of
 from qacal.service.telemetry import Telemetry
+from qacal.service.upstream import Upstream, UpstreamError
 
 _DESCRIPTION = """Turns the confidence that an LLM states into the probability that its answer is correct.
 
@@ -80,6 +81,7 @@ class Service:
         self.telemetry = Telemetry(self.models, self.store)
         self.worker = Worker()
         self.watcher = Watcher(self.models, settings.reload_seconds)
+        self.upstream = None if settings.upstream is None else Upstream(settings)
 
     def close(self) -> None:
         """End the threads; what is queued is written first."""
@@ -140,6 +142,11 @@ class Service:
             self.telemetry.labels.labels(item.source, "error" if "error" in result else "stored").inc()
         return results
 
+    def required_upstream(self) -> Upstream:
+        if self.upstream is None:
+            raise RefusedError(409, "no_upstream", "this service has no upstream; start it with --upstream URL.")
+        return self.upstream
+
     def required_store(self) -> Store:
         if self.store is None:
             raise RefusedError(409, "no_store", "this service keeps no store; start it with --store URL.")
@@ -159,6 +166,8 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
+        if service.upstream is not None:
+            await service.upstream.close()
         await asyncio.to_thread(service.close)
 
     app = FastAPI(
@@ -175,6 +184,8 @@ def _handle_errors(app: FastAPI) -> None:
     """Answer every error in one form, and never with the text of the request."""
 
     async def refused(request: Request, error: Exception) -> Response:
+        if isinstance(error, UpstreamError):
+            return error.response()
         found = error if isinstance(error, RefusedError) else RefusedError(503, "store_failed", str(error))
         after = {"Retry-After": "1"} if found.status == 503 else None
         return JSONResponse(found.content(), found.status, headers=after)
@@ -191,6 +202,7 @@ def _handle_errors(app: FastAPI) -> None:
 
     app.add_exception_handler(RefusedError, refused)
     app.add_exception_handler(StoreError, refused)
+    app.add_exception_handler(UpstreamError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, failed)
 

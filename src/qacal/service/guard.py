@@ -25,6 +25,10 @@ OPEN = ("/healthz", "/readyz")
 """Routes that need no key and are answered however much is going on: they are for the machinery around the service."""
 
 
+UPSTREAM = ("/v1/chat/completions", "/v1/models", "/v1/decisions")
+"""Routes that wait for the upstream: their limit on the time is that of the upstream, and some more."""
+
+
 class RefusedError(Exception):
     """A request that is not answered.
 
@@ -100,15 +104,17 @@ class Guard:
             is_begun = True
             await send(message)
 
+        limit = self._settings.max_seconds
+        if scope["path"] in UPSTREAM:
+            limit = 2 * limit + self._settings.upstream_seconds
         try:
             with parented(headers):
-                async with asyncio.timeout(self._settings.max_seconds):
+                async with asyncio.timeout(limit):
                     await self._app(scope, received, begun)
         except TimeoutError:
             if is_begun:
                 raise
-            seconds = f"{self._settings.max_seconds:g}"
-            raise RefusedError(503, "too_slow", f"no answer within {seconds} seconds; send fewer records.") from None
+            raise RefusedError(503, "too_slow", f"no answer within {limit:g} seconds; send fewer records.") from None
         return None
 
     def _require_key(self, headers: dict[bytes, bytes]) -> None:
