@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from qacal import __version__
 from qacal.errors import InputError
+from qacal.service import decisions
 from qacal.service.guard import Guard, RefusedError
 from qacal.service.served import Models, Served, Watcher, Worker
 from qacal.service.settings import NO_STORE, Settings
@@ -125,6 +126,10 @@ class Service:
         self.telemetry.calibration.observe(time.perf_counter() - began)
         return results
 
+    async def evidences(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the result of each record of a further route: its evidence, or an error."""
+        return await self.calibrate(Batch(items=records))
+
     async def label(self, labels: Labels) -> list[dict[str, Any]]:
         """Write labels, and return what became of each when they are on disk."""
         store = self.required_store()
@@ -177,6 +182,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Guard, settings=settings, telemetry=service.telemetry)
     _handle_errors(app)
     _add_routes(app, service)
+    decisions.add_routes(app, service)
     return app
 
 
