@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from qacal import __version__
 from qacal.errors import InputError
-from qacal.service import decisions
+from qacal.service import decisions, proxy
 from qacal.service.guard import Guard, RefusedError
 from qacal.service.served import Models, Served, Watcher, Worker
 from qacal.service.settings import NO_STORE, Settings
@@ -99,6 +99,7 @@ class Service:
             try:
                 self._require_short(item)
                 served, record = self.models.choose(batch.model, item)
+                record = self._as_fitted(served, record)
                 groups.setdefault(served, []).append((place, record))
             except InputError as error:
                 results[place] = _error("invalid_record", _for_callers(str(error)))
@@ -128,7 +129,7 @@ class Service:
 
     async def evidences(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the result of each record of a further route: its evidence, or an error."""
-        return await self.calibrate(Batch(items=records))
+        return await self.calibrate(Batch(items=records, model=None, explain=False))
 
     async def label(self, labels: Labels) -> list[dict[str, Any]]:
         """Write labels, and return what became of each when they are on disk."""
@@ -157,6 +158,15 @@ class Service:
             raise RefusedError(409, "no_store", "this service keeps no store; start it with --store URL.")
         return self.store
 
+    async def evidence(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of one record: its evidence, or an error."""
+        return (await self.calibrate(Batch(items=[record], model=None, explain=False)))[0]
+
+    def _as_fitted(self, served: Served, record: dict[str, Any]) -> dict[str, Any]:
+        """Return a record without what may differ from the fit; the store has it all the same."""
+        allowed = {*self.settings.allow_other_source} - {served.model._by}
+        return {name: value for name, value in record.items() if name not in allowed} if allowed else record
+
     def _require_short(self, record: dict[str, Any]) -> None:
         most = self.settings.max_text
         for name, value in record.items():
@@ -182,6 +192,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Guard, settings=settings, telemetry=service.telemetry)
     _handle_errors(app)
     _add_routes(app, service)
+    proxy.add_routes(app, service)
     decisions.add_routes(app, service)
     return app
 

@@ -18,7 +18,9 @@ from starlette.responses import Response
 
 from qacal.errors import InputError
 from qacal.service.guard import RefusedError
+from qacal.service.proxy import MODE
 from qacal.service.upstream import Upstream, UpstreamError, unless_gone
+from qacal.sources.completions import NAME, Read, unread
 from qacal.sources.decisions import MOST_CHOICES, Given, answer_of, calibrated_fields, given_in, kind_of, request_for
 from qacal.sources.decisions import text_of as text
 from qacal.sources.elicitation.reply import Reply
@@ -26,7 +28,6 @@ from qacal.sources.elicitation.reply import Reply
 if TYPE_CHECKING:
     from qacal.service.app import Service
 
-NAME, MODE = "qa_calibration", "x-qa-calibration-mode"
 _MODES = ("annotate", "replace", "abstain")
 # What a server without the route says to it; OpenAI's own says 404 for an LLM that it does not have, too.
 _ABSENT = (404, 405, 501)
@@ -191,17 +192,17 @@ class Decisions:
         results = iter(await self._service.evidences(records) if records else [])
         found: list[tuple[Given | None, dict[str, Any]]] = []
         for kind, given in zip(kinds, read, strict=True):
-            said = {"confidence_source": source, "question_kind": kind}
-            nothing = {"calibrated": None, "decision": None, "raw_confidence": None, **said}
             if not isinstance(given, Given):
                 self._service.telemetry.refused("", {}, "")
-                found.append((None, {**nothing, "reason": given}))
+                found.append((None, {**unread(Read("", None, source, given)), "question_kind": kind}))
                 continue
-            result, raw = next(results), {"raw_confidence": given.probability}
+            result = next(results)
             if "error" in result:
-                found.append((None, {**nothing, **raw, "reason": result["error"]["message"]}))
+                failed = Read(given.answer, given.probability, source, result["error"]["message"])
+                found.append((None, {**unread(failed), "question_kind": kind}))
             else:
-                found.append((given, {**result, **raw, **said}))
+                said = {"raw_confidence": given.probability, "confidence_source": source, "question_kind": kind}
+                found.append((given, {**result, **said}))
         return found
 
 

@@ -7,6 +7,9 @@ from ipaddress import ip_address
 
 from qacal.errors import InputError
 from qacal.parameters import is_number, is_whole, shown
+from qacal.records.columns import PROVENANCE
+from qacal.records.provenance import SAMPLING
+from qacal.sources.completions import ConfidenceFrom
 from qacal.sources.elicitation.masking import checked_url
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -36,6 +39,8 @@ class Settings:
     upstream : the base URL of the LLM server that requests are passed on to, such as ``https://api.example.org/v1``.
     upstream_key : its key. Without one, callers' own credentials are passed on if this service has no key itself.
     upstream_seconds : the longest time for an answer of the upstream.
+    confidence_from : where the confidence of a completion comes from.
+    allow_other_source : the columns of provenance that may differ from those of the fit, such as "model".
     """
 
     models: dict[str, str]
@@ -56,6 +61,8 @@ class Settings:
     upstream: str | None = None
     upstream_key: str | None = None
     upstream_seconds: float = 600.0
+    confidence_from: ConfidenceFrom = ConfidenceFrom.AUTO
+    allow_other_source: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -70,6 +77,10 @@ class Settings:
                 raise InputError(f"{name} is {shown(value)}; expected a number, at least {least:g}.")
         if self.api_key is not None and (len(self.api_key) < 16 or not self.api_key.isascii()):
             raise InputError("the API key is too short, or has special characters; use at least 16 of a-z and 0-9.")
+        unknown = sorted({*self.allow_other_source} - {*PROVENANCE, *SAMPLING})
+        if unknown:
+            expected = ", ".join((*PROVENANCE, *SAMPLING))
+            raise InputError(f"allow_other_source is {shown(unknown[0])}; expected {expected}.")
         if self.upstream is not None:
             checked_url(self.upstream)
         if self.upstream_key is not None and not (self.upstream_key.isascii() and self.upstream_key.isprintable()):
