@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from qacal import __version__
 from qacal.errors import InputError
-from qacal.service import decisions, proxy
+from qacal.service import decisions, guardrail, proxy
 from qacal.service.guard import Guard, RefusedError
 from qacal.service.served import Models, Served, Watcher, Worker
 from qacal.service.settings import NO_STORE, Settings
@@ -127,9 +127,9 @@ class Service:
         self.telemetry.calibration.observe(time.perf_counter() - began)
         return results
 
-    async def evidences(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    async def evidences(self, records: list[dict[str, Any]], model: str | None = None) -> list[dict[str, Any]]:
         """Return the result of each record of a further route: its evidence, or an error."""
-        return await self.calibrate(Batch(items=records, model=None, explain=False))
+        return await self.calibrate(Batch(items=records, model=model, explain=False))
 
     async def label(self, labels: Labels) -> list[dict[str, Any]]:
         """Write labels, and return what became of each when they are on disk."""
@@ -194,6 +194,7 @@ def create_app(settings: Settings) -> FastAPI:
     _add_routes(app, service)
     proxy.add_routes(app, service)
     decisions.add_routes(app, service)
+    guardrail.add_routes(app, service)
     return app
 
 

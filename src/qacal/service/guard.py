@@ -25,7 +25,7 @@ OPEN = ("/healthz", "/readyz")
 """Routes that need no key and are answered however much is going on: they are for the machinery around the service."""
 
 
-UPSTREAM = ("/v1/chat/completions", "/v1/models", "/v1/decisions")
+UPSTREAM = ("/v1/chat/completions", "/v1/models", "/v1/decisions", "/beta/litellm_basic_guardrail_api")
 """Routes that wait for the upstream: their limit on the time is that of the upstream, and some more."""
 
 
