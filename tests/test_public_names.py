@@ -36,6 +36,7 @@ NAMES = [
     "NotEnoughRowsError",
     "__version__",
     "agree",
+    "calibrated",
     "certified_threshold",
     "cheapest_threshold",
     "check",
