@@ -5,6 +5,7 @@ import os
 import subprocess
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -107,35 +108,36 @@ def test_openai_decides_before_a_real_llm(tmp_path, llm):  # noqa: F811
 # LiteLLM
 
 KEY, SERVICE_KEY = f"sk-{'0123456789abcdef' * 3}", "a-key-of-sixteen-characters"
-CONFIG = """
-model_list:
-  - model_name: bird
-    litellm_params: {{model: openai/{llm}, api_base: "{upstream}", api_key: none}}
-guardrails:
-  - guardrail_name: annotating
-    litellm_params: &qacal
-      guardrail: generic_guardrail_api
-      mode: [pre_call, post_call]
-      api_base: {service}
-      headers: {{Authorization: "Bearer {key}"}}
-      unreachable_fallback: fail_open
+EXAMPLE = Path(__file__).parents[2] / "examples" / "litellm_guardrail.yaml"
+OTHERS = """
   - guardrail_name: blocking
-    litellm_params:
-      <<: *qacal
-      additional_provider_specific_params: {{mode: block}}
+    litellm_params: {<<: *qacal, additional_provider_specific_params: {mode: block}}
   - guardrail_name: at-the-end
     litellm_params:
-      <<: *qacal
-      additional_provider_specific_params: {{mode: observe}}
-      streaming_end_of_stream_only: true
+      {<<: *qacal, additional_provider_specific_params: {mode: observe}, streaming_end_of_stream_only: true}
 """
+
+
+def config_of(llm, upstream, service):  # noqa: F811
+    """Return the configuration of the example, with the addresses of a test and with two more guardrails."""
+    text = EXAMPLE.read_text()
+    for old, new in (
+        ("my-llm", llm),
+        ("http://127.0.0.1:8080/v1", upstream),
+        ("http://127.0.0.1:8321", service),
+        ("default_on: true", f'default_on: false\n      headers: {{Authorization: "Bearer {SERVICE_KEY}"}}'),
+        ("litellm_params:\n      guardrail:", "litellm_params: &qacal\n      guardrail:"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    return text + OTHERS
 
 
 @contextmanager
 def gateway(home, upstream, name, service):
     """Run a real LiteLLM proxy before an LLM server, with guardrails of a service; yield a client."""
     config = home / "config.yaml"
-    config.write_text(CONFIG.format(llm=name, upstream=upstream, service=service, key=SERVICE_KEY))
+    config.write_text(config_of(name, upstream, service))
     port = free_port()
     bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     with (home / "litellm.log").open("wb") as log:
@@ -174,8 +176,8 @@ def service(home, name, **others):
         yield address, app.state.service, model
 
 
-def complete(client, guardrail, question=QUESTION, **others):
-    body = {"model": "bird", "messages": [{"role": "user", "content": question}], "guardrails": [guardrail], **others}
+def complete(client, guardrail, question=QUESTION, model="parrot-1", **others):
+    body = {"model": model, "messages": [{"role": "user", "content": question}], "guardrails": [guardrail], **others}
     return client.post("/v1/chat/completions", json=body)
 
 
@@ -189,7 +191,7 @@ def test_litellm_annotates_and_blocks(tmp_path):
         stub.answer = "Guess: Belmar\nProbability: 0.9"
         expected = load(model).explain(QUESTION, "Belmar", 0.9)["calibrated"]
         note = f"calibrated confidence {expected:.2f}, below the threshold of 0.99"
-        annotated = complete(client, "annotating")
+        annotated = complete(client, "qacal")
         assert annotated.status_code == 200, annotated.text
         assert annotated.json()["choices"][0]["message"]["content"] == f"{stub.answer}\n\n[{note}]"
         blocked = complete(client, "blocking")
@@ -197,7 +199,7 @@ def test_litellm_annotates_and_blocks(tmp_path):
         assert note in blocked.json()["error"]["message"]
         # Without a stated confidence, the service asks again about the answer.
         stub.answer, stub.requests[:] = "Belmar", []
-        second = complete(client, "annotating")
+        second = complete(client, "qacal")
         lower = load(model).explain(QUESTION, "Belmar", 0.7)["calibrated"]
         assert f"[calibrated confidence {lower:.2f}, below" in second.json()["choices"][0]["message"]["content"]
         assert len(stub.requests) == 2
@@ -226,9 +228,9 @@ def test_litellm_annotates_a_real_llm(tmp_path, llm):  # noqa: F811
         gateway(tmp_path, url, name, address) as client,
     ):
         asked = "What is the capital of France? Answer in one word."
-        found = complete(client, "annotating", asked, max_tokens=40, temperature=0)
+        found = complete(client, "qacal", asked, name, max_tokens=40, temperature=0)
         assert found.status_code == 200, found.text
-        blocked = complete(client, "blocking", asked, max_tokens=40, temperature=0)
+        blocked = complete(client, "blocking", asked, name, max_tokens=40, temperature=0)
         until = time.monotonic() + 20
         while len(rows := list(served.store.rows())) < 2:
             assert time.monotonic() < until

@@ -86,6 +86,8 @@ def run(
     Routes (docs/service.md has their fields; /docs and /openapi.json describe them):
         POST /v1/calibrate   records in, evidence out
         POST /v1/chat/completions, GET /v1/models: of the LLM server at --upstream, with calibrated confidences
+        POST /v1/decisions   typed questions to that server, with calibrated probabilities
+        POST /beta/litellm_basic_guardrail_api   a guardrail for LiteLLM
         POST /v1/feedback    labels of served answers, by their ids
         DELETE /v1/answers/ID
         GET /v1/model, /v1/groups, /healthz, /readyz, /metrics
