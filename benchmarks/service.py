@@ -205,6 +205,7 @@ def measure_proxy(options: Any, folder: str, home: str, rows: list[dict[str, Any
     asked = [{"model": "parrot-1", "messages": [{"role": "user", "content": row["question"]}]} for row in rows]
     bare = [request_of(path, {**one, "logprobs": True}) for one in asked]
     proxied = [request_of(path, one) for one in asked]
+    ones = [request_of("/v1/calibrate", {"items": [row]}) for row in rows]
     print(
         f"{options.rate:g} requests a second for {options.seconds:g} s, the upstream answers after "
         f"{1000 * options.delay:g} ms; load {os.getloadavg()[0]:.1f}"
@@ -218,17 +219,21 @@ def measure_proxy(options: Any, folder: str, home: str, rows: list[dict[str, Any
             with started(folder, home, port, *others) as server:
                 evidence = json.loads(asyncio.run(Caller(port).ask(proxied[0])))["qa_calibration"]
                 assert evidence["calibrated"] is not None, evidence
-                times: dict[str, list[np.ndarray]] = {"bare": [], "proxy": []}
+                times: dict[str, list[np.ndarray]] = {"bare": [], "proxy": [], "calibrate": []}
                 used = 0.0
                 rounds = 4
                 for _ in range(rounds):
-                    for name, to, requests in (("bare", behind, bare), ("proxy", port, proxied)):
+                    loads = (("bare", behind, bare), ("proxy", port, proxied), ("calibrate", port, ones))
+                    for name, to, requests in loads:
                         before = cpu_seconds(server.pid)
                         run = steady(to, requests, options.rate, options.seconds / rounds, at_random=True)
                         times[name].append(asyncio.run(run))
                         used += (cpu_seconds(server.pid) - before) if name == "proxy" else 0.0
-            (b50, b99), (p50, p99) = (np.quantile(np.concatenate(one), [0.5, 0.99]) for one in times.values())
+            (b50, b99), (p50, p99), (c50, c99) = (
+                np.quantile(np.concatenate(one), [0.5, 0.99]) for one in times.values()
+            )
             print(f"  {choice}: {calls} call(s) of the upstream")
+            print(f"    /v1/calibrate alone: p50 {c50:.2f} ms  p99 {c99:.2f} ms")
             print(f"    bare   p50 {b50:7.2f} ms  p99 {b99:7.2f} ms")
             print(f"    proxy  p50 {p50:7.2f} ms  p99 {p99:7.2f} ms")
             print(
