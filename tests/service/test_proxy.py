@@ -509,6 +509,13 @@ def test_the_callers_key_is_passed_on_unless_it_is_that_of_the_service(folder, t
         assert "authorization" not in stub.headers[-1]
 
 
+def test_strange_letters_in_a_key_are_passed_on(client, stub):
+    ask(client, {"authorization": "Bearer \u00e9".encode("latin-1")})
+    sent = stub.headers[-1]["authorization"]
+    assert sent.startswith("Bearer ")
+    assert not sent.isascii()
+
+
 # A caller that goes away
 
 

@@ -90,10 +90,10 @@ class Stub:
         return {**body, "usage": usage, "timings": {"predicted_ms": 1.5}, **self.extra}
 
     async def _events(self, asked):
-        def chunk(delta, finish=None, **others):
+        def chunk(delta, finish="", **others):
             choice = {"index": 0, "delta": delta, "finish_reason": finish, **others}
             body = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "parrot-1"}
-            return f"data: {json.dumps({**body, 'choices': [choice], 'own': 1})}\n\n"
+            return f"data: {json.dumps({**body, 'choices': [choice], 'own': 1, 'error': None})}\n\n"
 
         yield ": a comment\n\n"
         yield chunk({"role": "assistant", "content": "", **self.message})

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import FastAPI, Request
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 from starlette.responses import Response
 
 from qacal.errors import InputError
@@ -62,12 +62,6 @@ class Choice(_Question):
 
     type: Literal["choice"]
     choices: list[ChoiceValue] = Field(min_length=2, max_length=255)
-
-    @model_validator(mode="after")
-    def _require_distinct(self) -> Choice:
-        if len({(type(one.value), one.value) for one in self.choices}) < len(self.choices):
-            raise ValueError("two choices have the same value")
-        return self
 
 
 class Level(BaseModel):
@@ -221,6 +215,11 @@ def _shown(answer: Any, given: Given | None, evidence: dict[str, Any], *, mode: 
     return {**answer, NAME: {**evidence, **{name: one for name, one in fields.items() if name != "confidence"}}}
 
 
+def _has_twins(question: Choice) -> bool:
+    # A text and a boolean of the same spelling differ.
+    return len({(type(one.value), one.value) for one in question.choices}) < len(question.choices)
+
+
 def _usage(bodies: list[Any]) -> dict[str, Any]:
     def total(name: str) -> int:
         counts = [(body.get("usage") or {}).get(name) for body in bodies]
@@ -254,6 +253,9 @@ def add_routes(app: FastAPI, service: Service) -> None:
         mode = request.headers.get(MODE, _MODES[0])
         if mode not in _MODES:
             raise RefusedError(422, "invalid_request", f"{MODE} is {mode!r:.40}; expected {', '.join(_MODES)}.")
+        for at, question in enumerate(asked.questions):
+            if isinstance(question, Choice) and _has_twins(question):
+                raise RefusedError(422, "invalid_request", f"questions.{at}.choices: two of them have the same value.")
         body = await request.json()
         try:
             json.dumps(body, allow_nan=False)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr
 from starlette.responses import Response
 
 from qacal.errors import InputError
@@ -47,7 +47,9 @@ class Parameters(BaseModel):
         "abstain. observe: only store and count.",
     )
     model: str | None = Field(default=None, description="The name of a served model.")
-    metadata: dict[str, str | int | float] = Field(default={}, description="Further columns of the records.")
+    metadata: dict[str, StrictStr | StrictInt | StrictFloat] = Field(
+        default={}, description="Further columns of the records."
+    )
 
 
 class Checked(BaseModel):

@@ -101,7 +101,7 @@ class Proxy:
         async for data in events:
             chunk = None if data.strip() == _DONE else _chunk(data)
             shown = data if chunk is None or not plan.adds_logprobs else json.dumps(hidden(chunk))
-            if is_over or (chunk is not None and "error" in chunk):
+            if is_over or (chunk is not None and chunk.get("error")):
                 yield shown
                 is_over = True
                 continue

@@ -7,8 +7,7 @@ from ipaddress import ip_address
 
 from qacal.errors import InputError
 from qacal.parameters import is_number, is_whole, shown
-from qacal.records.columns import PROVENANCE
-from qacal.records.provenance import SAMPLING
+from qacal.records.provenance import allowed_sources
 from qacal.sources.completions import ConfidenceFrom
 from qacal.sources.elicitation.masking import checked_url
 
@@ -77,10 +76,7 @@ class Settings:
                 raise InputError(f"{name} is {shown(value)}; expected a number, at least {least:g}.")
         if self.api_key is not None and (len(self.api_key) < 16 or not self.api_key.isascii()):
             raise InputError("the API key is too short, or has special characters; use at least 16 of a-z and 0-9.")
-        unknown = sorted({*self.allow_other_source} - {*PROVENANCE, *SAMPLING})
-        if unknown:
-            expected = ", ".join((*PROVENANCE, *SAMPLING))
-            raise InputError(f"allow_other_source is {shown(unknown[0])}; expected {expected}.")
+        allowed_sources(self.allow_other_source, ())
         if self.upstream is not None:
             checked_url(self.upstream)
         if self.upstream_key is not None and not (self.upstream_key.isascii() and self.upstream_key.isprintable()):

@@ -137,7 +137,8 @@ class Upstream:
             raise RefusedError(502, "upstream_garbage", f"the upstream answered with status {status}.")
 
     def _sent(self, body: Mapping[str, Any] | None, caller: Mapping[str, str]) -> dict[str, Any]:
-        passed = {name: caller[name] for name in _CREDENTIALS if name in caller} if self._passes_credentials else {}
+        names = [name for name in _CREDENTIALS if name in caller] if self._passes_credentials else []
+        passed: dict[str, Any] = {name: caller[name].encode("latin-1") for name in names}
         if body is None:
             return {"headers": passed}
         try:

@@ -351,8 +351,8 @@ class Gathered:
                 self._texts.setdefault(name, []).append(text)
         tokens = logprobs.get("content") if isinstance(logprobs, Mapping) else None
         self._tokens += tokens if isinstance(tokens, list) else []
-        if isinstance(choice.get("finish_reason"), str):
-            self.finish = choice["finish_reason"]
+        finish = choice.get("finish_reason")  # some servers send an empty one before the end
+        self.finish = finish if isinstance(finish, str) and finish else self.finish
 
     @property
     def reply(self) -> Reply:

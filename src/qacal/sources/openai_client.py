@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 from qacal.errors import InputError, QacalError
 from qacal.model.base import BaseModel
 from qacal.model.saved import load
-from qacal.parameters import require_kind, shown
+from qacal.parameters import shown
 from qacal.records.columns import PROVENANCE
+from qacal.records.provenance import AllowOtherSource, allowed_sources
 from qacal.sources.completions import NAME, ConfidenceFrom, Gathered, Plan, Planner, Read, abstention, unread
 from qacal.sources.elicitation.reply import Reply, Request
 
@@ -36,7 +37,7 @@ def calibrated(
     *,
     confidence_from: str = "auto",
     abstain: bool = False,
-    allow_other_source: Collection[str] = (),
+    allow_other_source: AllowOtherSource = False,
 ) -> Client:
     """Return an OpenAI client whose chat completions have their evidence in `qa_calibration`.
 
@@ -49,7 +50,7 @@ def calibrated(
     confidence_from : "logprobs", "second-question", "one-call" or "p-true", as in ``qacal serve``; by default what the
         model was fitted on.
     abstain : replace the content of answers whose decision is to abstain. A stream is held back until then.
-    allow_other_source : columns of provenance that may differ from those of the fit, such as ("model",).
+    allow_other_source : as in :meth:`QACalibrator.calibrate`; "model" accepts another LLM than that of the fit.
     """
     openai = sys.modules.get("openai")
     is_async = openai is not None and isinstance(client, openai.AsyncOpenAI)
@@ -58,10 +59,9 @@ def calibrated(
     if confidence_from not in [*ConfidenceFrom]:
         expected = ", ".join(ConfidenceFrom)
         raise InputError(f"confidence_from is {shown(confidence_from)}; expected one of {expected}.")
-    unknown = sorted({*allow_other_source} - {*PROVENANCE})
-    if isinstance(allow_other_source, str) or unknown:
-        raise InputError(f"allow_other_source is {shown(allow_other_source)}; expected names such as ('model',).")
-    require_kind(model, BaseModel | str | Path, "model", "a fitted model or the path of a saved one")
+    if not isinstance(model, BaseModel | str | Path):
+        raise InputError(f"model is {shown(model)}; expected a fitted model or the path of a saved one.")
+    allowed = allowed_sources(allow_other_source, {*PROVENANCE})
     loaded = load(model, warm=True) if isinstance(model, str | Path) else model
     known: Any = client
     wrapped: Any = known.copy()
@@ -73,7 +73,7 @@ def calibrated(
     wrapped.copy = wrapped.with_options = copied
     completions = wrapped.chat.completions
     calibration = _Calibration(
-        completions.create, loaded, Planner(ConfidenceFrom(confidence_from), loaded), abstain, {*allow_other_source}
+        completions.create, loaded, Planner(ConfidenceFrom(confidence_from), loaded), abstain, allowed
     )
     completions.create = calibration.create_async if is_async else calibration.create
     result: Client = wrapped
