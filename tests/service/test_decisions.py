@@ -232,9 +232,16 @@ def test_a_model_that_needs_other_columns_leaves_raw_answers(upstream, tmp_path)
                 assert "tenant" in one[NAME]["reason"]
 
 
-def test_another_llm_than_that_of_the_fit_is_not_calibrated(client):
-    found = decide(client, model="owl-2")["answers"]  # the upstream says that parrot-1 answered
-    assert found[0][NAME]["calibrated"] is not None
+def test_another_llm_than_that_of_the_fit_is_not_calibrated(client, upstream):
+    for asked, replied in (("parrot-1", "a snapshot"), ("an alias", "parrot-1")):
+        upstream.body = {"model": replied, "answers": ANSWERS, "usage": USAGE}
+        assert all(one[NAME]["calibrated"] is not None for one in decide(client, model=asked)["answers"])
+    upstream.body = {"model": "owl-2", "answers": ANSWERS, "usage": USAGE}
+    found = decide(client, model="owl-2")["answers"]
+    assert without_evidence(found) == ANSWERS
+    for one in found:
+        assert one[NAME]["calibrated"] is None
+        assert "this model was fitted on parrot-1" in one[NAME]["reason"]
 
 
 @pytest.mark.parametrize(
