@@ -14,6 +14,7 @@ from qacal import QACalibrator, load
 from qacal.service.app import create_app
 from qacal.service.settings import Settings
 from qacal.sources.completions import ConfidenceFrom
+from qacal.sources.decisions import text_of
 from tests.answers import answers
 from tests.service.test_clients import (
     LITELLM,
@@ -103,6 +104,34 @@ def test_openai_decides_before_a_real_llm(tmp_path, llm):  # noqa: F811
     for one in found["replaced"][1:]:
         assert one["confidence"] == one["qa_calibration"]["calibrated"]
         assert sum(p["probability"] for p in one["probabilities"]) == pytest.approx(1, abs=1e-9)
+
+
+WITH_LANGCHAIN = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+from langchain_openai.decisions import OpenAIDecisions, Predicate
+found = []
+for mode in ("annotate", "replace"):
+    asked = OpenAIDecisions(
+        model="parrot-1", base_url=sys.argv[1], api_key="none", default_headers={"x-qa-calibration-mode": mode}
+    )
+    questions = {"twice": Predicate(instructions="The customer was charged more than once.")}
+    found.append(asked.invoke({"input": sys.argv[2], "questions": questions}).answers["twice"].probability)
+print(json.dumps(found))
+"""
+
+
+@needs_openai
+def test_langchain_drops_the_evidence_and_reads_calibrated_numbers_in_place(tmp_path):
+    upstream = Upstream()
+    upstream.answers = ANSWERS[:1]
+    with running(upstream.app) as address, proxy(tmp_path, f"{address}/v1") as (url, model):
+        raw, calibrated = script(OPENAI, WITH_LANGCHAIN, url, ASK["input"])
+    (asked,) = {one["questions"][0]["instructions"] for one in upstream.decided}
+    (content,) = {text_of(one["input"]) for one in upstream.decided}
+    assert raw == 0.9
+    expected = load(model).explain(f"{asked}\n\n{content}", "true", 0.9)["calibrated"]
+    assert calibrated == pytest.approx(expected, abs=1e-12)
 
 
 # LiteLLM
