@@ -201,6 +201,27 @@ def test_litellm_before_a_real_llm(tmp_path, llm):
         check_litellm(script(LITELLM, WITH_LITELLM, address, name, question, LITELLM_LOCAL_MODEL_COST_MAP="True"))
 
 
+WITH_LANGCHAIN = """
+import json, sys
+from langchain_openai import ChatOpenAI
+url, question = sys.argv[1:]
+llm = ChatOpenAI(base_url=url, api_key="none", model="parrot-1", include_response_headers=True)
+answer = llm.invoke(question)
+streamed = "".join(chunk.text for chunk in llm.stream(question))
+print(json.dumps([answer.text, streamed, dict(answer.response_metadata["headers"])]))
+"""
+
+
+@needs_openai
+def test_langchain_sees_the_headers(tmp_path):
+    with stubbed() as stub, proxy(tmp_path, stub.url) as (url, model):
+        text, streamed, headers = script(OPENAI, WITH_LANGCHAIN, url, QUESTION)
+        expected = load(model).explain(QUESTION, stub.answer, 0.8)["calibrated"]
+        assert text == streamed == stub.answer
+    assert float(headers["x-qa-calibration-confidence"]) == pytest.approx(expected, abs=1e-4)
+    assert len(headers["x-qa-calibration-id"]) == 32
+
+
 # Without a server
 
 # The package openai comes from the other environment, after all packages of this one.

@@ -76,6 +76,7 @@ def test_the_confidence_is_that_of_the_tokens(client, stub, folder):
         expected[name] for name in ("group", "decision", "low")
     )
     assert float(reply.headers["x-qa-calibration-confidence"]) == pytest.approx(found["calibrated"], abs=1e-5)
+    assert reply.headers["x-qa-calibration-id"] == found["id"]
     assert stub.requests == [{**ASK, "logprobs": True}]
 
 

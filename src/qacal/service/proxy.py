@@ -28,7 +28,7 @@ from qacal.sources.elicitation.reply import Request as Asked
 if TYPE_CHECKING:
     from qacal.service.app import Service
 
-MODE, CONFIDENCE = "x-qa-calibration-mode", "x-qa-calibration-confidence"
+MODE, CONFIDENCE, ID = (f"x-qa-calibration-{name}" for name in ("mode", "confidence", "id"))
 _PATH = "/chat/completions"
 _MODES = ("annotate", "abstain")
 # An upstream that does not take a field of a request says so with one of these.
@@ -67,7 +67,7 @@ class Proxy:
         evidence, content = await self._found(plan, reply, caller, abstains=abstains)
         headers = dict(answered.headers)
         if evidence["calibrated"] is not None:
-            headers[CONFIDENCE] = f"{evidence['calibrated']:.6g}"
+            headers |= {CONFIDENCE: f"{evidence['calibrated']:.6g}", ID: evidence["id"]}
         return _json(annotated(answered.body, evidence, content, hides_logprobs=plan.adds_logprobs), headers)
 
     @asynccontextmanager
