@@ -19,7 +19,7 @@ from socket import (
     getaddrinfo,
     socket,
 )
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -29,7 +29,7 @@ from qacal.errors import InputError
 if TYPE_CHECKING:
     from qacal.service.settings import Settings
 
-_KEY = "QACAL_API_KEY"
+_KEY, _UPSTREAM_KEY = "QACAL_API_KEY", "QACAL_UPSTREAM_KEY"
 
 
 def run(
@@ -70,6 +70,26 @@ def run(
         float, typer.Option(metavar="SECONDS", min=0.001, help="The longest time for a request.")
     ] = 30.0,
     embedder: options.Embedder = None,
+    upstream: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help=f"The base URL of the LLM server behind the proxy, such as http://127.0.0.1:8080/v1. Its key is read "
+            f"from {_UPSTREAM_KEY}.",
+        ),
+    ] = None,
+    upstream_seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.001, help="The longest time for an answer of the upstream.")
+    ] = 600.0,
+    confidence_from: Annotated[
+        Literal["auto", "logprobs", "second-question", "one-call", "p-true"],
+        typer.Option(
+            help="Where the confidence of a completion comes from: its tokens, a second question about the answer, a "
+            "prompt for answer and confidence in place of the question, or the probability of True as the answer to a "
+            "second question. auto: what the model was fitted on; if that is not known, tokens, else a second question."
+        ),
+    ] = "auto",
+    allow_other_source: options.AllowOtherSource = None,
     watch_alpha: Annotated[
         float, typer.Option(help="Probability that any alarm of /v1/watch is ever wrong, for a version of a model.")
     ] = 0.1,
@@ -81,6 +101,9 @@ def run(
     \b
     Routes (docs/service.md has their fields; /docs and /openapi.json describe them):
         POST /v1/calibrate   records in, evidence out
+        POST /v1/chat/completions, GET /v1/models: of the LLM server at --upstream, with calibrated confidences
+        POST /v1/decisions   typed questions to that server, with calibrated probabilities
+        POST /beta/litellm_basic_guardrail_api   a guardrail for LiteLLM
         POST /v1/feedback    labels of served answers, by their ids
         DELETE /v1/answers/ID
         GET /v1/watch        whether the intervals still hold, by labels of audits
@@ -93,12 +116,14 @@ def run(
 
     \b
         qacal serve model
+        qacal serve model --upstream http://127.0.0.1:8080/v1
         qacal serve gpt=models/gpt qwen=models/qwen --store postgresql+psycopg://qacal@db/qacal
         QACAL_API_KEY=$(cat key) qacal serve model --host 0.0.0.0
     """
     with options.usage_errors():
         paths = _named(models)
     from qacal.service.settings import Settings
+    from qacal.sources.completions import ConfidenceFrom
 
     with options.usage_errors():
         settings = Settings(
@@ -117,6 +142,11 @@ def run(
             max_text=max_text,
             max_requests=max_requests,
             max_seconds=max_seconds,
+            upstream=upstream,
+            upstream_key=os.environ.get(_UPSTREAM_KEY) or None,
+            upstream_seconds=upstream_seconds,
+            confidence_from=ConfidenceFrom(confidence_from),
+            allow_other_source=tuple(allow_other_source or ()),
             watch_alpha=watch_alpha,
         )
     try:
@@ -184,6 +214,7 @@ def _serve(settings: Settings, sockets: list[socket]) -> None:
     from sqlalchemy import make_url
 
     from qacal.service.app import create_app
+    from qacal.sources.completions import Planner
 
     app = create_app(settings)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
@@ -192,9 +223,13 @@ def _serve(settings: Settings, sockets: list[socket]) -> None:
         signal.signal(hangup, lambda number, frame: service.watcher.look())
     for served in service.models.served.values():
         options.note(f"{served.name}: {served.path}, version {served.version[:12]}")
+        if service.upstream is not None:
+            for warning in Planner(settings.confidence_from, served.model).warnings:
+                options.note(f"Warning: {served.name}: {warning}; see --confidence-from and --allow-other-source.")
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     store = "none" if service.store is None else make_url(settings.store).render_as_string(hide_password=True)
-    options.note(f"http://{address}:{settings.port}, store: {store}")
+    behind = "" if service.upstream is None else f", upstream: {service.upstream.shown}"
+    options.note(f"http://{address}:{settings.port}, store: {store}{behind}")
     # Its log of requests has paths, which callers choose; the guard of the service logs routes instead.
     config = uvicorn.Config(
         app, access_log=False, log_level="warning", timeout_keep_alive=75, server_header=False, ws="none"

@@ -19,12 +19,13 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 
 from qacal import __version__
 from qacal.errors import InputError
-from qacal.service import pages, watch
+from qacal.service import decisions, guardrail, pages, proxy, watch
 from qacal.service.guard import Guard, RefusedError
 from qacal.service.served import Models, Served, Watcher, Worker
 from qacal.service.settings import NO_STORE, Settings
 from qacal.service.store import Label, Store, StoreError, UnknownAnswerError, require_id, row_of
 from qacal.service.telemetry import Telemetry
+from qacal.service.upstream import Upstream, UpstreamError
 
 _DESCRIPTION = """Turns the confidence that an LLM states into the probability that its answer is correct.
 
@@ -105,6 +106,7 @@ class Service:
         self.telemetry = Telemetry(self.models, self.store)
         self.worker = Worker()
         self.watcher = Watcher(self.models, settings.reload_seconds)
+        self.upstream = None if settings.upstream is None else Upstream(settings)
 
     def close(self) -> None:
         """End the threads; what is queued is written first."""
@@ -121,6 +123,7 @@ class Service:
             try:
                 self._require_short(item)
                 served, record = self.models.choose(batch.model, item)
+                record = self._as_fitted(served, record)
                 groups.setdefault(served, []).append((place, record))
             except InputError as error:
                 results[place] = _error("invalid_record", _for_callers(str(error)))
@@ -139,7 +142,7 @@ class Service:
                     continue
                 id_, cells = uuid4().hex, evidence.pop("cells")
                 results[place] = {"id": id_, "model": served.name, "model_version": served.version, **evidence}
-                self.telemetry.served(served.name, results[place])
+                self.telemetry.served(served.name, results[place], record.get("response_id"))
                 if self.store is not None:
                     kept = batch.items[place] if self.settings.keep_text else None
                     own_id = batch.items[place].get("id")
@@ -148,6 +151,10 @@ class Service:
                 self.store.record(stored)
         self.telemetry.calibration.observe(time.perf_counter() - began)
         return results
+
+    async def evidences(self, records: list[dict[str, Any]], model: str | None = None) -> list[dict[str, Any]]:
+        """Return the result of each record of a further route: its evidence, or an error."""
+        return await self.calibrate(Batch(items=records, model=model, explain=False))
 
     async def label(self, labels: Labels) -> list[dict[str, Any]]:
         """Write labels, and return what became of each when they are on disk."""
@@ -166,10 +173,24 @@ class Service:
             self.telemetry.labels.labels(item.source, "error" if "error" in result else "stored").inc()
         return results
 
+    def required_upstream(self) -> Upstream:
+        if self.upstream is None:
+            raise RefusedError(409, "no_upstream", "this service has no upstream; start it with --upstream URL.")
+        return self.upstream
+
     def required_store(self) -> Store:
         if self.store is None:
             raise RefusedError(409, "no_store", "this service keeps no store; start it with --store URL.")
         return self.store
+
+    async def evidence(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of one record: its evidence, or an error."""
+        return (await self.calibrate(Batch(items=[record], model=None, explain=False)))[0]
+
+    def _as_fitted(self, served: Served, record: dict[str, Any]) -> dict[str, Any]:
+        """Return a record without what may differ from the fit; the store has it all the same."""
+        allowed = {*self.settings.allow_other_source} - {served.model._by}
+        return {name: value for name, value in record.items() if name not in allowed} if allowed else record
 
     def _require_short(self, record: dict[str, Any]) -> None:
         most = self.settings.max_text
@@ -185,6 +206,8 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
+        if service.upstream is not None:
+            await service.upstream.close()
         await asyncio.to_thread(service.close)
 
     app = FastAPI(
@@ -200,6 +223,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Guard, settings=settings, telemetry=service.telemetry)
     _handle_errors(app)
     _add_routes(app, service)
+    proxy.add_routes(app, service)
+    decisions.add_routes(app, service)
+    guardrail.add_routes(app, service)
     pages.add_routes(app, service, watch.add_routes(app, service))
     return app
 
@@ -208,6 +234,8 @@ def _handle_errors(app: FastAPI) -> None:
     """Answer every error in one form, and never with the text of the request."""
 
     async def refused(request: Request, error: Exception) -> Response:
+        if isinstance(error, UpstreamError):
+            return error.response()
         found = error if isinstance(error, RefusedError) else RefusedError(503, "store_failed", str(error))
         after = {"Retry-After": "1"} if found.status == 503 else None
         return JSONResponse(found.content(), found.status, headers=after)
@@ -224,6 +252,7 @@ def _handle_errors(app: FastAPI) -> None:
 
     app.add_exception_handler(RefusedError, refused)
     app.add_exception_handler(StoreError, refused)
+    app.add_exception_handler(UpstreamError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, failed)
 

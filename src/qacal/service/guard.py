@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from qacal.service.settings import LOCAL, Settings
-from qacal.service.telemetry import Telemetry
+from qacal.service.telemetry import Telemetry, parented
 
 _log = logging.getLogger("qacal.service")
 
@@ -24,6 +24,9 @@ App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 OPEN = ("/healthz", "/readyz")
 """Routes that need no key and are answered however much is going on: they are for the machinery around the service."""
 
+
+UPSTREAM = ("/v1/chat/completions", "/v1/models", "/v1/decisions", "/beta/litellm_basic_guardrail_api")
+"""Routes that wait for the upstream: their limit on the time is that of the upstream, and some more."""
 
 PAGES = ("/", "/login", "/logout")
 """Routes of the page, which asks for the key itself: in a form, since browsers do not send it in a header."""
@@ -103,14 +106,17 @@ class Guard:
             is_begun = True
             await send(message)
 
+        limit = self._settings.max_seconds
+        if scope["path"] in UPSTREAM:
+            limit = 2 * limit + self._settings.upstream_seconds
         try:
-            async with asyncio.timeout(self._settings.max_seconds):
-                await self._app(scope, received, begun)
+            with parented(headers):
+                async with asyncio.timeout(limit):
+                    await self._app(scope, received, begun)
         except TimeoutError:
             if is_begun:
                 raise
-            seconds = f"{self._settings.max_seconds:g}"
-            raise RefusedError(503, "too_slow", f"no answer within {seconds} seconds; send fewer records.") from None
+            raise RefusedError(503, "too_slow", f"no answer within {limit:g} seconds; send fewer records.") from None
         return None
 
     def _require_key(self, path: str, headers: dict[bytes, bytes]) -> None:
