@@ -13,6 +13,7 @@ from qacal.service.pages import content
 from qacal.service.pages.routes import COOKIE, _is_session, _session
 from tests.answers import answers
 from tests.service.test_app import KEY, ROWS, serving, stored, wait_for
+from tests.service.upstreams import stubbed
 
 HERE = {"origin": "http://127.0.0.1"}
 FORM = {**{name: str(ROWS[0][name]) for name in ("question", "answer")}, "confidence": "0.95"}
@@ -238,3 +239,35 @@ def test_a_store_that_fails_leaves_the_page(client, monkeypatch):
     page = client.get("/")
     assert page.status_code == 200
     assert "The store cannot be read now: gone" in page.text
+
+
+def test_a_question_is_asked(folder, tmp_path):
+    question = "Which city is the capital of Arden?"
+    with stubbed() as stub, serving(folder, tmp_path, upstream=stub.url) as client:
+        check(client.get("/").text)
+        page = post(client, {"question": question, "llm": "parrot-1"}, "/ask")
+        check(page.text)
+        assert page.status_code == 200
+        assert "stated 80%" in page.text
+        assert stub.answer in page.text
+        assert stub.requests[-1]["messages"] == [{"role": "user", "content": question}]
+        wait_for(lambda: len(stored(client)) == 1)
+        (row,) = stored(client)
+        assert row["upstream_model"] == "parrot-1"
+        assert f"calibrated {100 * row['calibrated']:.0f}%" in page.text
+        # An answer without a confidence is shown, with the reason.
+        stub.probability, stub.stated = None, "Who knows?"
+        page = post(client, {"question": question, "llm": "parrot-1"}, "/ask")
+        assert "there is no calibrated confidence" in page.text
+        assert stub.answer in page.text
+        stub.refuses = True
+        page = post(client, {"question": question, "llm": "parrot-1"}, "/ask")
+        assert page.status_code == 422
+        assert "The LLM did not answer" in page.text
+        assert "The LLM did not answer: the question is empty." in post(client, {"question": ""}, "/ask").text
+        assert post(client, {"question": question}, "/ask", origin="http://evil.example").status_code == 403
+
+
+def test_without_an_upstream_nobody_is_asked(client):
+    assert "Ask the LLM" not in client.get("/").text
+    assert "no upstream" in post(client, {"question": "?"}, "/ask").text

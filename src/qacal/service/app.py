@@ -115,8 +115,11 @@ class Service:
         if self.store is not None:
             self.store.close()
 
-    async def calibrate(self, batch: Batch) -> list[dict[str, Any]]:
-        """Return a result for each record: its evidence, or an error."""
+    async def calibrate(self, batch: Batch, upstream_model: str | None = None) -> list[dict[str, Any]]:
+        """Return a result for each record: its evidence, or an error.
+
+        upstream_model : the LLM that an upstream says it used, for the store.
+        """
         results: list[dict[str, Any]] = [{}] * len(batch.items)
         groups: dict[Served, list[tuple[int, dict[str, Any]]]] = {}
         for place, item in enumerate(batch.items):
@@ -146,7 +149,8 @@ class Service:
                 if self.store is not None:
                     kept = batch.items[place] if self.settings.keep_text else None
                     own_id = batch.items[place].get("id")
-                    stored.append(row_of(id_, served.name, served.version, evidence, kept, own_id=own_id, cells=cells))
+                    more = {"own_id": own_id, "upstream_model": upstream_model, "cells": cells}
+                    stored.append(row_of(id_, served.name, served.version, evidence, kept, **more))
             if self.store is not None:
                 self.store.record(stored)
         self.telemetry.calibration.observe(time.perf_counter() - began)
@@ -183,9 +187,9 @@ class Service:
             raise RefusedError(409, "no_store", "this service keeps no store; start it with --store URL.")
         return self.store
 
-    async def evidence(self, record: dict[str, Any]) -> dict[str, Any]:
+    async def evidence(self, record: dict[str, Any], upstream_model: str | None = None) -> dict[str, Any]:
         """Return the result of one record: its evidence, or an error."""
-        return (await self.calibrate(Batch(items=[record], model=None, explain=False)))[0]
+        return (await self.calibrate(Batch(items=[record], model=None, explain=False), upstream_model))[0]
 
     def _as_fitted(self, served: Served, record: dict[str, Any]) -> dict[str, Any]:
         """Return a record without what may differ from the fit; the store has it all the same."""

@@ -25,10 +25,10 @@ OPEN = ("/healthz", "/readyz")
 """Routes that need no key and are answered however much is going on: they are for the machinery around the service."""
 
 
-UPSTREAM = ("/v1/chat/completions", "/v1/models", "/v1/decisions", "/beta/litellm_basic_guardrail_api")
+UPSTREAM = ("/v1/chat/completions", "/v1/models", "/v1/decisions", "/beta/litellm_basic_guardrail_api", "/ask")
 """Routes that wait for the upstream: their limit on the time is that of the upstream, and some more."""
 
-PAGES = ("/", "/login", "/logout")
+PAGES = ("/", "/ask", "/login", "/logout")
 """Routes of the page, which asks for the key itself: in a form, since browsers do not send it in a header."""
 
 

@@ -141,7 +141,8 @@ class Proxy:
             self._service.telemetry.refused("", {}, "")
             return unread(read), None
         known = {llm for served in self._service.models.served.values() for llm in served.llms}
-        evidence = plan.evidence(read, await self._service.evidence(plan.record(read, reply.model, known)))
+        record = plan.record(read, reply.model, known)
+        evidence = plan.evidence(read, await self._service.evidence(record, reply.model))
         replacement = abstention(evidence) if abstains else None
         if replacement is not None:
             evidence["replaced"] = True
@@ -217,7 +218,7 @@ class _Streamed(Response):
 
 def add_routes(app: FastAPI, service: Service) -> None:
     """Add the routes of the proxy."""
-    proxy = None if service.upstream is None else Proxy(service, service.upstream)
+    proxy = app.state.proxy = None if service.upstream is None else Proxy(service, service.upstream)
 
     @app.post("/v1/chat/completions", summary="Complete a chat", openapi_extra=_BODY)
     async def completions(request: Request) -> Response:

@@ -98,7 +98,11 @@ def models_of(served: dict[str, Served]) -> dict[str, Shown]:
 
 
 def answer_of(shown: Shown, evidence: dict[str, Any]) -> dict[str, Any]:
-    """Return what the page says about an answer."""
+    """Return what the page says about an answer.
+
+    evidence : with the reasons of `explain`, if it has them.
+    """
+    evidence = {"parts": {}, "nearest": [], "lacking": [], **evidence}
     groups = {group.group: group for group in shown.model.describe_groups()}
     total, steps = 0.0, []
     for name, part in evidence["parts"].items():

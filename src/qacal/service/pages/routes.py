@@ -26,12 +26,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from qacal import __version__
 from qacal.errors import InputError, QacalError
 from qacal.metrics.words import percent
-from qacal.service.guard import is_key
+from qacal.service.guard import RefusedError, is_key
 from qacal.service.store import StoreError
+from qacal.service.upstream import UpstreamError
 
 if TYPE_CHECKING:
     from qacal.service.app import Service
     from qacal.service.pages import content
+    from qacal.service.proxy import Proxy
     from qacal.service.watch import Watches
 
 COOKIE = "qacal"
@@ -68,6 +70,19 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
             return await shown(request, form, labelled=await _label(service, form))
         return await shown(request, form, is_asked=True)
 
+    @app.post("/ask", include_in_schema=False)
+    async def asked(request: Request) -> Response:
+        if not _is_same_origin(request):
+            return _html("login.html", 403, problem=_NOT_HERE)
+        if not is_let_in(request):
+            return _html("login.html", 401, problem="Send the key first; then send the form again.")
+        form = await _form(request)
+        try:
+            reply = await _replied(app.state.proxy, form)
+        except (RefusedError, UpstreamError, QacalError) as error:
+            return await shown(request, form, problem=f"The LLM did not answer: {error}")
+        return await shown(request, {**form, **reply["form"]}, evidence=reply["evidence"], problem=reply["problem"])
+
     @app.post("/login", include_in_schema=False)
     async def login(request: Request) -> Response:
         if not _is_same_origin(request):
@@ -94,12 +109,24 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
             reply.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return reply
 
-    async def shown(request: Request, form: dict[str, str], *, is_asked: bool = False, labelled: str = "") -> Response:
+    async def shown(
+        request: Request,
+        form: dict[str, str],
+        *,
+        is_asked: bool = False,
+        labelled: str = "",
+        evidence: dict[str, Any] | None = None,
+        problem: str = "",
+    ) -> Response:
         """Return the page of the model that a form names, with the answer that it asks about."""
         content = await asyncio.to_thread(_content)
         models = content.models_of(dict(service.models.served))
         one = models.get(form.get("model", ""), next(iter(models.values())))
-        problem, answer = "", None
+        answer = evidence
+        if evidence is not None:
+            # The proxy may have chosen another model by the name of the LLM.
+            chosen = [other for other in models.values() if other.served.name == evidence["model"]]
+            one = next((other for other in chosen if other.value == form.get("llm")), chosen[0] if chosen else one)
         if is_asked:
             try:
                 answer = await _answer(service, one, form)
@@ -117,6 +144,7 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
             problem=problem,
             labelled=labelled,
             has_store=service.store is not None,
+            has_upstream=app.state.proxy is not None,
             has_key=settings.api_key is not None,
             watched=_watch_of(watch, one),
             watch_problem=watch_problem,
@@ -130,8 +158,8 @@ def _content() -> Any:
     return content
 
 
-async def _answer(service: Service, one: content.Shown, form: dict[str, str]) -> tuple[str, dict[str, Any]]:
-    """Calibrate the record of a form; return the id of the result and its evidence."""
+async def _answer(service: Service, one: content.Shown, form: dict[str, str]) -> dict[str, Any]:
+    """Calibrate the record of a form, and return its evidence."""
     from qacal.service.app import Batch
 
     texts = {name: form.get(name, "").strip() for name in ("question", "answer", "confidence")}
@@ -147,7 +175,26 @@ async def _answer(service: Service, one: content.Shown, form: dict[str, str]) ->
     (result,) = await service.calibrate(batch)
     if "error" in result:
         raise InputError(result["error"]["message"][:1].upper() + result["error"]["message"][1:])
-    return result["id"], result
+    return result
+
+
+async def _replied(proxy: Proxy | None, form: dict[str, str]) -> dict[str, Any]:
+    """Ask the upstream the question of a form; return its answer, and the evidence, or why there is none."""
+    question, llm = form.get("question", "").strip(), form.get("llm", "").strip()
+    if proxy is None:
+        raise InputError("this service has no upstream; start it with --upstream URL.")
+    if not question:
+        raise InputError("the question is empty.")
+    request = {**({"model": llm} if llm else {}), "messages": [{"role": "user", "content": question}]}
+    reply = json.loads(bytes((await proxy.completion(request, {}, abstains=False)).body))
+    evidence, choices = reply.get("qa_calibration"), reply.get("choices") or [{}]
+    text = (choices[0].get("message") or {}).get("content")
+    found: dict[str, Any] = {"form": {"answer": text if isinstance(text, str) else ""}, "evidence": None, "problem": ""}
+    if not evidence or evidence["calibrated"] is None:
+        reason = (evidence or {}).get("reason") or "no confidence could be read"
+        return {**found, "problem": f"The LLM answered, and there is no calibrated confidence: {reason}"}
+    found["form"]["confidence"] = f"{evidence['confidence']:.4g}"
+    return {**found, "evidence": evidence}
 
 
 async def _label(service: Service, form: dict[str, str]) -> str:
@@ -165,7 +212,7 @@ async def _label(service: Service, form: dict[str, str]) -> str:
 
 
 def _rendered(
-    one: content.Shown, models: list[content.Shown], form: dict[str, str], answer: tuple[str, dict[str, Any]] | None
+    one: content.Shown, models: list[content.Shown], form: dict[str, str], answer: dict[str, Any] | None
 ) -> dict[str, Any]:
     """Return what the template needs of a model; figures are drawn here, in a thread."""
     content = _content()
@@ -178,7 +225,7 @@ def _rendered(
         "one": one,
         "models": models,
         "form": form,
-        "answer": None if answer is None else content.answer_of(one, answer[1]),
+        "answer": None if answer is None else content.answer_of(one, answer),
         "curve": curve,
         "curve_json": json.dumps(curve),
         "lines": _lines(curve),
