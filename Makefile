@@ -8,7 +8,7 @@ DEV := .venv/.dev
 HEAVY := .venv/.heavy
 BROWSER := .venv/.browser
 POSTGRES := .venv/.postgres
-HEAVY_NEEDS := torch==2.13.0 transformers onnx datasets schemathesis opentelemetry-sdk
+HEAVY_NEEDS := torch==2.13.0 transformers onnx datasets schemathesis
 CLIENTS := .venv/clients/.ready
 LOCAL_LLM := .venv/.local-llm
 QWEN := .venv/.local-llm-qwen

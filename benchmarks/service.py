@@ -1,10 +1,15 @@
-"""How fast the service is: latency of one record at a steady rate, and records a second beside `calibrate`.
+"""How fast the service is: latency of one record at a steady rate, records a second beside `calibrate`, and the proxy.
 
     python -m benchmarks.service [--rate 200] [--seconds 20] [--model FOLDER]
+    python -m benchmarks.service --proxy [--delay 0.05] [--rate 50]
 
 The service runs as `qacal serve`, with a store, in a process of its own that is bound to one core; the caller runs on
 another. Requests are sent when they are due, whether or not earlier ones were answered, so waiting counts. Times are
 those of this machine now: the same load on /healthz stands beside them.
+
+With --proxy: chat completions through the proxy, beside the same ones without it. The upstream answers each request
+after a fixed delay, so what exceeds it is the time of the proxy, of the caller and of waiting for a core. Rounds with
+and without the proxy take turns.
 """
 
 from __future__ import annotations
@@ -20,6 +25,8 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +54,9 @@ class Caller:
         return body
 
 
-def request_of(path: str, items: list[dict[str, Any]] | None = None) -> bytes:
-    body = b"" if items is None else json.dumps({"items": items}).encode()
-    kind = "GET" if items is None else "POST"
+def request_of(path: str, content: dict[str, Any] | None = None) -> bytes:
+    body = b"" if content is None else json.dumps(content).encode()
+    kind = "GET" if content is None else "POST"
     head = f"{kind} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     return f"{head}\r\n\r\n".encode() + body
 
@@ -91,47 +98,156 @@ def best(act: Any, runs: int = 7) -> float:
     return min(times)
 
 
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=float, default=200.0)
+    parser.add_argument("--rate", type=float, help="requests a second; default: 200, with --proxy 50")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--model", help="a saved model that reads question, answer and confidence; default: a new one")
+    parser.add_argument("--proxy", action="store_true", help="measure the proxy")
+    parser.add_argument("--delay", type=float, default=0.05, help="of the upstream behind the proxy, in seconds")
+    parser.add_argument("--upstream-port", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.upstream_port is not None:
+        asyncio.run(upstream(options.upstream_port, options.delay))
+        return
+    options.rate = options.rate or (50.0 if options.proxy else 200.0)
     warnings.simplefilter("ignore")
     rows = [{name: row[name] for name in ("question", "answer", "confidence")} for row in answers(1000, seed=1)]
-    cores = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as home:
         folder = options.model or f"{home}/model"
         if options.model is None:
             qacal.QACalibrator(features=()).fit(answers(2500)).save(folder)
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "qacal.cli", "serve", folder, "--port", str(port)]
-        server = subprocess.Popen(
-            [*command, "--store", f"sqlite:///{home}/served.db"],
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-            preexec_fn=lambda: os.sched_setaffinity(0, cores[:1]),
-            stderr=subprocess.DEVNULL,
-        )
-        os.sched_setaffinity(0, cores[-1:])
-        try:
+        if options.proxy:
+            measure_proxy(options, folder, home, rows)
+            return
+        port = free_port()
+        with started(folder, home, port) as server:
             measure(options, folder, port, server.pid, rows)
-        finally:
-            server.terminate()
-            server.wait()
 
 
-def measure(options: Any, folder: str, port: int, pid: int, rows: list[dict[str, Any]]) -> None:
+@contextmanager
+def started(folder: str, home: str, port: int, *others: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the service on one core, and leave another one to this process."""
+    cores = sorted(os.sched_getaffinity(0))
+    command = [sys.executable, "-m", "qacal.cli", "serve", folder, "--port", str(port), *others]
+    server = subprocess.Popen(
+        [*command, "--store", f"sqlite:///{home}/served.db"],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        preexec_fn=lambda: os.sched_setaffinity(0, cores[:1]),
+        stderr=subprocess.DEVNULL,
+    )
+    os.sched_setaffinity(0, cores[-1:])
+    try:
+        await_server(port)
+        yield server
+    finally:
+        os.sched_setaffinity(0, cores)
+        server.terminate()
+        server.wait()
+
+
+def await_server(port: int) -> None:
     until = time.monotonic() + 60
     while True:
         try:
             asyncio.run(Caller(port).ask(request_of("/healthz")))
-            break
+            return
         except OSError:
             assert time.monotonic() < until
             time.sleep(0.1)
-    ones = [request_of("/v1/calibrate", [row]) for row in rows]
+
+
+async def upstream(port: int, delay: float) -> None:
+    """Answer every request with the same completion after a delay; a second question with a probability."""
+    answer = "The capital of Arden is Belmar, which lies on the river Kell."
+    words = [word if at == 0 else f" {word}" for at, word in enumerate(answer.split(" "))]
+    tokens = [{"token": word, "logprob": -0.05, "bytes": list(word.encode()), "top_logprobs": []} for word in words]
+
+    def reply(text: str, logprobs: Any) -> bytes:
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        choices = [{**choice, "logprobs": logprobs}]
+        named = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "parrot-1"}
+        body = json.dumps({**named, "choices": choices}).encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        return head.encode() + body
+
+    plain, scored = reply(answer, None), reply(answer, {"content": tokens})
+    second = reply("Probability: 0.8", None)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+                body = await reader.readexactly(int(length or 0))
+                if b"/healthz" not in head:
+                    await asyncio.sleep(delay)
+                is_second = b"How likely is it that your guess" in body
+                writer.write(second if is_second else scored if b'"logprobs": true' in body else plain)
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    await server.serve_forever()
+
+
+def measure_proxy(options: Any, folder: str, home: str, rows: list[dict[str, Any]]) -> None:
+    behind = free_port()
+    ours = ["--upstream-port", str(behind), "--delay", str(options.delay)]
+    other = subprocess.Popen([sys.executable, "-m", "benchmarks.service", *ours])
+    path = "/v1/chat/completions"
+    asked = [{"model": "parrot-1", "messages": [{"role": "user", "content": row["question"]}]} for row in rows]
+    bare = [request_of(path, {**one, "logprobs": True}) for one in asked]
+    proxied = [request_of(path, one) for one in asked]
+    ones = [request_of("/v1/calibrate", {"items": [row]}) for row in rows]
+    print(
+        f"{options.rate:g} requests a second for {options.seconds:g} s, the upstream answers after "
+        f"{1000 * options.delay:g} ms; load {os.getloadavg()[0]:.1f}"
+    )
+    try:
+        await_server(behind)
+        for choice, calls in (("logprobs", 1), ("second-question", 2)):
+            port = free_port()
+            address = f"http://127.0.0.1:{behind}/v1"
+            others = ("--upstream", address, "--confidence-from", choice)
+            with started(folder, home, port, *others) as server:
+                evidence = json.loads(asyncio.run(Caller(port).ask(proxied[0])))["qa_calibration"]
+                assert evidence["calibrated"] is not None, evidence
+                times: dict[str, list[np.ndarray]] = {"bare": [], "proxy": [], "calibrate": []}
+                used = 0.0
+                rounds = 4
+                for _ in range(rounds):
+                    loads = (("bare", behind, bare), ("proxy", port, proxied), ("calibrate", port, ones))
+                    for name, to, requests in loads:
+                        before = cpu_seconds(server.pid)
+                        run = steady(to, requests, options.rate, options.seconds / rounds, at_random=True)
+                        times[name].append(asyncio.run(run))
+                        used += (cpu_seconds(server.pid) - before) if name == "proxy" else 0.0
+            (b50, b99), (p50, p99), (c50, c99) = (
+                np.quantile(np.concatenate(one), [0.5, 0.99]) for one in times.values()
+            )
+            print(f"  {choice}: {calls} call(s) of the upstream")
+            print(f"    /v1/calibrate alone: p50 {c50:.2f} ms  p99 {c99:.2f} ms")
+            print(f"    bare   p50 {b50:7.2f} ms  p99 {b99:7.2f} ms")
+            print(f"    proxy  p50 {p50:7.2f} ms  p99 {p99:7.2f} ms")
+            print(
+                f"    ratio  p50 {p50 / b50:7.2f}     p99 {p99 / b99:7.2f}     beyond the bare calls: p50 "
+                f"{p50 - calls * b50:.2f} ms, p99 {p99 - calls * b99:.2f} ms; processor "
+                f"{1000 * used / (options.rate * options.seconds):.2f} ms a request"
+            )
+    finally:
+        other.terminate()
+        other.wait()
+
+
+def measure(options: Any, folder: str, port: int, pid: int, rows: list[dict[str, Any]]) -> None:
+    ones = [request_of("/v1/calibrate", {"items": [row]}) for row in rows]
     print(f"{options.rate:g} requests a second for {options.seconds:g} s; load {os.getloadavg()[0]:.1f}")
     for name, requests in (("/healthz", [request_of("/healthz")]), ("/v1/calibrate, one record", ones)):
         for at_random in (False, True):
@@ -142,7 +258,7 @@ def measure(options: Any, folder: str, port: int, pid: int, rows: list[dict[str,
             when = "at random" if at_random else "evenly"
             print(f"  {name:<28}{when:<10} p50 {p50:6.2f} ms  p99 {p99:6.2f} ms  processor {used:.2f} ms a request")
     model = qacal.load(folder, warm=True)
-    batch = request_of("/v1/calibrate", rows[:100])
+    batch = request_of("/v1/calibrate", {"items": rows[:100]})
     model.calibrate(rows[:100], prefix="new_")
     inside = best(lambda: model.calibrate(rows[:100], prefix="new_"))
 

@@ -21,7 +21,8 @@ import polars as pl
 import qacal
 from benchmarks.combinations import LABELS
 from qacal.metrics.betting import Alarms, bet
-from qacal.model.watching import Watch, Watched
+from qacal.model.broken import Watched
+from qacal.model.watching import Watch
 
 ALPHA = 0.1
 GROUPS, BANDS = 16, 6

@@ -30,6 +30,7 @@ _HOME = {
     "evaluate": "metrics.evaluation",
     "check": "checking",
     "agree": "sources.elicitation.agreement",
+    "calibrated": "sources.openai_client",
     "certified_threshold": "thresholds.certified",
     "cheapest_threshold": "thresholds.costs",
     "threshold_curve": "thresholds.curve",

@@ -17,8 +17,9 @@ from qacal import (
     watch,
 )
 from qacal.calibrators import PlattScaling
+from qacal.model.broken import _bets, _documents, _Limits, _Means
 from qacal.model.model_set import fit_set
-from qacal.model.watching import _bets, _documents, _Limits, _Means, watches
+from qacal.model.watching import watches
 from qacal.records.reading import Reading
 
 WORDS = {"art": ("painting", "sculpture", "museum", "canvas"), "law": ("court", "contract", "statute", "appeal")}

@@ -14,12 +14,14 @@ from contextlib import contextmanager
 import httpx2
 import pytest
 
+from qacal import QACalibrator
 from qacal.cli.serve import _named
 from qacal.errors import InputError
 from qacal.service.store import Store
 from qacal.storage import version_of
 from tests.answers import answers
 from tests.cli.test_cli import run
+from tests.service.upstreams import stubbed
 
 ROWS = [{name: row[name] for name in ("question", "answer", "confidence")} for row in answers(40, seed=7)]
 
@@ -131,19 +133,63 @@ def test_a_key_comes_from_the_environment(folder):
         assert key not in "".join(server.communicate(timeout=30))
 
 
+def test_an_upstream_stands_behind_the_proxy(tmp_path):
+    folder, secret = str(tmp_path / "model"), "sk-of-the-upstream"
+    rows = [{**row, "confidence_source": "stated"} for row in answers(500)]
+    QACalibrator(features=()).fit(rows).save(folder)
+    asked = {"model": "parrot-1", "messages": [{"role": "user", "content": ROWS[0]["question"]}]}
+    with stubbed() as stub:
+        options = ("--store", "none", "--upstream", stub.url, "--confidence-from", "logprobs")
+        allowed = ("--allow-other-source", "confidence_source")
+        with process(folder, *options, *allowed, QACAL_UPSTREAM_KEY=secret) as (server, client, _):
+            reply = client.post("/v1/chat/completions", json=asked).json()
+            server.terminate()
+            said = "".join(server.communicate(timeout=30))
+    assert reply["qa_calibration"]["raw_confidence"] == pytest.approx(0.8)
+    assert "source stated" in reply["qa_calibration"]["warning"]
+    assert stub.headers[0]["authorization"] == f"Bearer {secret}"
+    assert f"upstream: {stub.url}" in said
+    assert "Warning: model: the model was fitted on confidences of the source stated" in said
+    assert secret not in said
+    assert ROWS[0]["question"] not in said
+
+
 def test_wrong_use_is_named_before_anything_is_loaded(folder):
     for arguments, problem in (
         ((folder, "--host", "0.0.0.0"), "QACAL_API_KEY"),
         ((folder, folder), "two models have the name"),
         ((folder, "--port", "70000"), "65535"),
+        ((folder, "--upstream", "nowhere"), "the base URL is 'nowhere'"),
+        ((folder, "--confidence-from", "guess"), "second-question"),
+        ((folder, "--allow-other-source", "topic"), "allow_other_source is 'topic'"),
     ):
         code, _, said = run("serve", *arguments)
         assert code == 2
         assert problem in said
 
 
+def test_a_port_in_use_is_named_before_anything_is_loaded():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, out, said = run("serve", "nowhere", "--port", str(port))
+    assert code == 2
+    assert out == ""
+    assert said == f"Error: port {port} is in use; stop the program that listens there, or choose another --port.\n"
+
+
+def test_an_address_of_another_machine_is_named():
+    code, _, said = run("serve", "nowhere", "--host", "192.0.2.1", "--insecure")
+    assert code == 2
+    assert "192.0.2.1, port 8321, cannot be listened on" in said
+    code, _, said = run("serve", "nowhere", "--host", "no-such-host.invalid", "--insecure")
+    assert code == 2
+    assert "no address of this machine" in said
+
+
 def test_models_that_do_not_exist_are_named():
-    code, _, said = run("serve", "nowhere", "--store", "none")
+    code, _, said = run("serve", "nowhere", "--store", "none", "--port", str(free_port()))
     assert code == 1
     assert "nowhere does not exist" in said
 

@@ -203,8 +203,70 @@ class TestStore:
             second.close()
         assert "note" in {column["name"] for column in sa.inspect(engine).get_columns("qacal_answers")}
         with engine.connect() as connection:
-            assert connection.execute(sa.select(module._version.c.version)).scalars().all() == [2]
+            assert connection.execute(sa.select(module._version.c.version)).scalars().all() == [len(MIGRATIONS) + 1]
         engine.dispose()
+
+    def test_a_store_of_the_first_schema_gets_the_columns_for_draws(self, url):
+        engine = sa.create_engine(url)
+        later = ("own_id", "upstream_model", "drawn_time", "drawn_probability")
+        first = sa.MetaData()
+        table = sa.Table("qacal_answers", first, *(c._copy() for c in answers.columns if c.name not in later))
+        version = module._version.to_metadata(first)
+        old = {name: value for name, value in row().items() if name not in later}
+        with engine.begin() as connection:
+            first.create_all(connection)
+            connection.execute(version.insert().values(version=1))
+            connection.execute(table.insert(), [old])
+        store = Store(url)
+        store.record([row(own_id='"q7"', upstream_model="parrot-1.1")])
+        store.close()
+        store = Store(url)
+        found = {one["id"]: one for one in store.rows()}
+        store.close()
+        engine.dispose()
+        assert [found[old["id"]][name] for name in later] == [None] * 4
+        (new,) = (one for id_, one in found.items() if id_ != old["id"])
+        assert (new["own_id"], new["upstream_model"]) == ("q7", "parrot-1.1")
+
+    def test_rows_are_found_by_model_version_and_time(self, store):
+        rows = [row(time=float(at), model_version=f"v{at % 2}") for at in range(4)] + [row(model="other")]
+        store.record(rows)
+        wait(store, 5)
+        assert [one["id"] for one in store.rows(model="m", version="v1", since=2.0)] == [rows[3]["id"]]
+        assert all([*one] == ["id", "group"] for one in store.rows(columns=["id", "group"]))
+        assert store.models() == ["m", "other"]
+
+    def test_draws_are_stored_with_the_chance_of_every_answer(self, store):
+        rows = [row(time=float(at)) for at in range(10)] + [row(model="other")]
+        store.record(rows)
+        wait(store, 11)
+        drawn = store.draw("m", 2, lambda pool: [one["id"] for one in pool[:2]])
+        assert {one["drawn_probability"] for one in drawn} == {0.2}
+        again = store.draw("m", 3, lambda pool: [one["id"] for one in pool[:3]], since=4.0)
+        assert not {one["id"] for one in drawn} & {one["id"] for one in again}
+        found = {one["id"]: one for one in store.rows()}
+        pool = sum(one["time"] >= 4 and one["id"] not in {one["id"] for one in drawn} for one in rows[:10])
+        for at, one in enumerate(rows[:10]):
+            expected = 0.2 if at < 4 else 1 - 0.8 * (1 - 3 / pool)
+            assert found[one["id"]]["drawn_probability"] == pytest.approx(expected)
+        assert found[rows[10]["id"]]["drawn_probability"] is None
+        assert sum(one["drawn_time"] is not None for one in found.values()) == 5
+        assert store.unlabelled_draws("m") == 5
+        with pytest.raises(InputError, match="5 answers of 'm' to draw from"):
+            store.draw("m", 6, lambda pool: [])
+
+    def test_the_label_of_a_drawn_answer_needs_no_probability(self, store):
+        rows = [row(), row()]
+        store.record(rows)
+        wait(store, 2)
+        (drawn,) = store.draw("m", 1, lambda pool: [pool[0]["id"]])
+        other = next(one["id"] for one in rows if one["id"] != drawn["id"])
+        stored, refused = store.label([Label(drawn["id"], 1.0, "audit"), Label(other, 1.0, "audit")]).result(10)
+        assert stored is None
+        assert "was not drawn" in str(refused)
+        (found,) = store.rows(labelled=True)
+        assert (found["label_source"], found["label_probability"]) == ("audit", 0.5)
+        assert store.unlabelled_draws("m") == 0
 
     def test_a_store_that_cannot_keep_up_loses_answers_and_does_not_wait(self, store, url, monkeypatch):
         monkeypatch.setattr(module, "_MOST_WAITING", 10)
@@ -274,8 +336,6 @@ def test_other_texts_are_no_ids(id_):
 
 
 def test_only_audits_have_probabilities():
-    with pytest.raises(InputError, match="needs the probability"):
-        Label("a" * 32, 1.0, "audit")
     with pytest.raises(InputError, match="volunteered label has no probability"):
         Label("a" * 32, 1.0, "volunteered", 0.5)
 

@@ -6,8 +6,9 @@ from scipy import stats
 
 from qacal.metrics import betting
 from qacal.metrics.betting import bet
+from qacal.model.broken import _bets, _documents, _Limits, _means
 from qacal.model.labelling import draw
-from qacal.model.watching import _bets, _documents, _equal_chances, _Limits, _means
+from qacal.model.watching import equal_chances
 from qacal.tally.ids import id_hashes
 from tests.sizes import sized
 from tests.theory.lab import assert_breaks, assert_holds
@@ -162,7 +163,7 @@ def drawn_for_labels(rng):
 def test_rows_thinned_to_equal_chances_hold():
     def breaks(rng):
         ids, y, chance = drawn_for_labels(rng)
-        kept, _ = _equal_chances(chance, np.ones(len(y), dtype=bool), ids, "")
+        kept, _ = equal_chances(chance, np.ones(len(y), dtype=bool), ids, "")
         return is_alarmed_by(np.arange(kept.sum()), y[kept], 0.7)
 
     assert_holds(breaks, ALPHA, 2000)

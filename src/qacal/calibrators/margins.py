@@ -122,6 +122,10 @@ class MarginMaps:
             alpha=self.certificate.alpha,
         )
 
+    def bins_by_level(self, rows: Rows) -> Ints:
+        """Return the band and the group of each row, as cells; -1 for no group."""
+        return self.cells.bins_by_level(rows)
+
     def _answers(self, rows: Rows, band: Ints) -> Floats:
         if self.curves is not None:
             answer = self.curves.apply(rows)

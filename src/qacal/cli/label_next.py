@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from shlex import quote
 from typing import Annotated
 
@@ -12,10 +13,16 @@ from qacal.cli import options
 
 def run(
     model: options.Model,
-    file: options.Rows,
+    file: options.RowsOrStore = None,
     output: options.Output = "-",
     n: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows to label.")] = 200,
-    seed: Annotated[int, typer.Option(help="Another seed draws other rows.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Another seed draws other rows. Default: 0; with --store a new one for each draw."),
+    ] = None,
+    store: options.StoreOrFile = None,
+    name: options.ServedName = None,
+    since: options.Since = None,
     allow_other_source: options.AllowOtherSource = None,
     json: options.Json = False,
     embedder: options.Embedder = None,
@@ -44,10 +51,24 @@ def run(
         qacal threshold model to_label.jsonl --accuracy 0.9 --save
         qacal fit train.jsonl --certify to_label.jsonl -o model
     In Python, qacal.metrics.estimate_accuracy gives an exact interval for the accuracy of all answers in FILE.
+
+    With --store, it draws from what qacal serve stored: answers of the model that were not drawn before, with or
+    without volunteered labels. It writes JSON for /v1/feedback, with a null for each label to fill in. The chance that
+    each answer had is stored, too; qacal watch and qacal refit read it. Label all that was drawn.
+
+    \b
+        qacal label-next model --store sqlite:///qacal-served.db -n 100 -o to_label.json
+        curl http://127.0.0.1:8321/v1/feedback -H 'content-type: application/json' -d @to_label.json
     """
+    options.require_one_source(file, store, name, since)
+    if store is not None:
+        _draw_served(model, store, output, n, seed, name, options.seconds(since), json=json)
+        return
+    assert file is not None
     from qacal.model.labelling import tables_to_label
     from qacal.model.saved import load
 
+    seed = seed or 0
     options.require_apart(file, output, skip_bad_rows)
     options.require_writable(output)
     options.require_free_output(json, output)
@@ -64,4 +85,34 @@ def run(
         options.note(
             f"{n:,} rows written to {output}. Add a column correct (0 or 1) to all of them, and then:\n"
             f"    qacal evaluate {quote(output)} --model {quote(model)}"
+        )
+
+
+def _draw_served(
+    model: str, store: str, output: str, n: int, seed: int | None, name: str | None, since: float | None, *, json: bool
+) -> None:
+    """Draw from a store, and write what to send to /v1/feedback when labels are filled in."""
+    from qacal.records.writers import is_stream
+    from qacal.service.learning import draw_answers, feedback_of, name_in, opened
+
+    options.require_free_output(json, output)
+    if not is_stream(output):
+        options.require_folder(output)
+    with opened(store) as rows:
+        drawn = draw_answers(rows, name_in(rows, model, name), n, seed=seed, since=since)
+    text = options.json_text({"items": [feedback_of(row) for row in drawn]})
+    if is_stream(output):
+        print(text)
+    else:
+        Path(output).write_text(f"{text}\n", encoding="utf-8")
+    if json:
+        print(options.json_text({"file": output, "rows": n}))
+    elif not is_stream(output):
+        options.note(
+            f"{n:,} answers written to {output}. Replace null by 0 or 1 in all of them (correct), and send it:\n"
+            f"    curl http://127.0.0.1:8321/v1/feedback -H 'content-type: application/json' -d @{quote(output)}"
+        )
+    if all(row["record"] is None for row in drawn):
+        options.note(
+            "The store has no texts of these answers (qacal serve --store-text); own_id is the id of their record."
         )

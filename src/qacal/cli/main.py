@@ -33,10 +33,12 @@ from qacal.cli import (
     options,
     plan,
     questions,
+    refit,
     report,
     serve,
     split,
     threshold,
+    versions,
     watch,
 )
 from qacal.errors import QacalError, QacalWarning
@@ -74,8 +76,9 @@ Estimate the share of correct rows in each document (rows with one id):
 Label some new answers, and check whether the intervals still hold:
     qacal label-next model new.jsonl -n 100 -o to_label.jsonl
     qacal watch model labelled.jsonl
-Serve a model over HTTP:
+Serve a model over HTTP, and fit it again with labels of what it served:
     qacal serve model
+    qacal refit model --store sqlite:///qacal-served.db
 Plan how many rows a guarantee needs:
     qacal plan --within 0.1 --groups 8
 
@@ -104,6 +107,8 @@ _COMMANDS = (
     embed,
     export,
     serve,
+    refit,
+    versions,
 )
 for command in (*_SOURCES, *_COMMANDS):
     name = command.__name__.rpartition(".")[2].rstrip("_").replace("_", "-")

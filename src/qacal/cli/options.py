@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +41,10 @@ Rows = Annotated[
         metavar="FILE",
         help="Rows: .parquet, .jsonl, .json, .csv (all but the first also .gz), or - for standard input.",
     ),
+]
+RowsOrStore = Annotated[
+    str | None,
+    typer.Argument(metavar="FILE", help="Rows, as in other commands: .parquet, .jsonl, .json, .csv, or -."),
 ]
 Output = Annotated[
     str,
@@ -112,6 +117,39 @@ TiesOption = Annotated[
         "--ties",
         help="Equal confidences: merge keeps them in one bin; jitter orders them by the hash of the id, like the "
         "paper's randomised ties.",
+    ),
+]
+Store = Annotated[
+    str,
+    typer.Option(
+        "--store", metavar="URL", help="The store of qacal serve: sqlite:///FILE, or postgresql+psycopg://..."
+    ),
+]
+StoreOrFile = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="In place of a file, the store of qacal serve: sqlite:///FILE, or postgresql+psycopg://...",
+    ),
+]
+ServedName = Annotated[
+    str | None,
+    typer.Option("--name", metavar="NAME", help="The name of the served model. Default: the name of its folder."),
+]
+Since = Annotated[
+    datetime | None,
+    typer.Option(
+        "--since",
+        metavar="DATE",
+        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
+        help="Only answers that were served since then, in UTC: 2026-10-31, or 2026-10-31T18:00:00.",
+    ),
+]
+Texts = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="The records that were served, with the same ids, if the store has no texts of them."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -407,6 +445,19 @@ def usage_errors() -> Iterator[None]:
         yield
     except InputError as error:
         raise typer.BadParameter(for_shell(str(error))) from None
+
+
+def seconds(since: datetime | None) -> float | None:
+    """Return a time in UTC as seconds since 1970."""
+    return None if since is None else since.replace(tzinfo=UTC).timestamp()
+
+
+def require_one_source(file: str | None, store: str | None, *only_of_store: object) -> None:
+    """Raise unless there is either a file or a store; `only_of_store` are options that go with a store."""
+    if (file is None) == (store is None):
+        raise typer.BadParameter("name a file of rows, or the store of qacal serve (--store URL), and not both.")
+    if store is None and any(value is not None for value in only_of_store):
+        raise typer.BadParameter("--name, --since and --texts go with --store.")
 
 
 def require_partition(name: str) -> None:

@@ -5,8 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from contextlib import ExitStack
+from errno import EADDRINUSE
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from socket import (
+    AF_INET6,
+    AI_PASSIVE,
+    IPPROTO_IPV6,
+    IPV6_V6ONLY,
+    SO_REUSEADDR,
+    SOCK_STREAM,
+    SOL_SOCKET,
+    getaddrinfo,
+    socket,
+)
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,7 +29,7 @@ from qacal.errors import InputError
 if TYPE_CHECKING:
     from qacal.service.settings import Settings
 
-_KEY = "QACAL_API_KEY"
+_KEY, _UPSTREAM_KEY = "QACAL_API_KEY", "QACAL_UPSTREAM_KEY"
 
 
 def run(
@@ -57,6 +70,29 @@ def run(
         float, typer.Option(metavar="SECONDS", min=0.001, help="The longest time for a request.")
     ] = 30.0,
     embedder: options.Embedder = None,
+    upstream: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help=f"The base URL of the LLM server behind the proxy, such as http://127.0.0.1:8080/v1. Its key is read "
+            f"from {_UPSTREAM_KEY}.",
+        ),
+    ] = None,
+    upstream_seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.001, help="The longest time for an answer of the upstream.")
+    ] = 600.0,
+    confidence_from: Annotated[
+        Literal["auto", "logprobs", "second-question", "one-call", "p-true"],
+        typer.Option(
+            help="Where the confidence of a completion comes from: its tokens, a second question about the answer, a "
+            "prompt for answer and confidence in place of the question, or the probability of True as the answer to a "
+            "second question. auto: what the model was fitted on; if that is not known, tokens, else a second question."
+        ),
+    ] = "auto",
+    allow_other_source: options.AllowOtherSource = None,
+    watch_alpha: Annotated[
+        float, typer.Option(help="Probability that any alarm of /v1/watch is ever wrong, for a version of a model.")
+    ] = 0.1,
 ) -> None:
     """Serve models over HTTP.
 
@@ -65,9 +101,14 @@ def run(
     \b
     Routes (docs/service.md has their fields; /docs and /openapi.json describe them):
         POST /v1/calibrate   records in, evidence out
+        POST /v1/chat/completions, GET /v1/models: of the LLM server at --upstream, with calibrated confidences
+        POST /v1/decisions   typed questions to that server, with calibrated probabilities
+        POST /beta/litellm_basic_guardrail_api   a guardrail for LiteLLM
         POST /v1/feedback    labels of served answers, by their ids
         DELETE /v1/answers/ID
+        GET /v1/watch        whether the intervals still hold, by labels of audits
         GET /v1/model, /v1/groups, /healthz, /readyz, /metrics
+        GET /                a page for people
 
     A model is replaced while the service runs when its folder changes (qacal fit -o, qacal threshold --save), or on
     SIGHUP; no request is dropped. Only this machine can reach the service, unless you choose another --host; then set
@@ -75,12 +116,14 @@ def run(
 
     \b
         qacal serve model
+        qacal serve model --upstream http://127.0.0.1:8080/v1
         qacal serve gpt=models/gpt qwen=models/qwen --store postgresql+psycopg://qacal@db/qacal
         QACAL_API_KEY=$(cat key) qacal serve model --host 0.0.0.0
     """
     with options.usage_errors():
         paths = _named(models)
     from qacal.service.settings import Settings
+    from qacal.sources.completions import ConfidenceFrom
 
     with options.usage_errors():
         settings = Settings(
@@ -99,8 +142,54 @@ def run(
             max_text=max_text,
             max_requests=max_requests,
             max_seconds=max_seconds,
+            upstream=upstream,
+            upstream_key=os.environ.get(_UPSTREAM_KEY) or None,
+            upstream_seconds=upstream_seconds,
+            confidence_from=ConfidenceFrom(confidence_from),
+            allow_other_source=tuple(allow_other_source or ()),
+            watch_alpha=watch_alpha,
         )
-    _serve(settings)
+    try:
+        sockets = _bound(host, port)
+    except InputError as error:
+        options.note(f"Error: {error}")
+        raise typer.Exit(2) from None
+    with ExitStack() as stack:
+        for one in sockets:
+            stack.enter_context(one)
+        _serve(settings, sockets)
+
+
+def _bound(host: str, port: int) -> list[socket]:
+    """Return sockets with the addresses of a host; before a model is loaded, which may take a while."""
+    found, problem = [], None
+    try:
+        addresses = getaddrinfo(host, port, type=SOCK_STREAM, flags=AI_PASSIVE)
+    except OSError as error:
+        raise InputError(f"--host is {host}, which is no address of this machine: {error.strerror}.") from None
+    for family, kind, protocol, _, address in dict.fromkeys(addresses):
+        bound = socket(family, kind, protocol)
+        try:
+            if os.name == "posix":  # elsewhere it would let two servers have one port
+                bound.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+            if family == AF_INET6:
+                bound.setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, 1)
+            bound.bind(address)
+            found.append(bound)
+        except OSError as error:
+            bound.close()
+            problem = error
+            if error.errno == EADDRINUSE:
+                break
+    if problem is not None and (problem.errno == EADDRINUSE or not found):
+        for bound in found:
+            bound.close()
+        if problem.errno == EADDRINUSE:
+            raise InputError(f"port {port} is in use; stop the program that listens there, or choose another --port.")
+        raise InputError(
+            f"{host}, port {port}, cannot be listened on: {problem.strerror}. Choose another --host or --port."
+        )
+    return found
 
 
 def _named(models: list[str]) -> dict[str, str]:
@@ -120,11 +209,12 @@ def _named(models: list[str]) -> dict[str, str]:
     return paths
 
 
-def _serve(settings: Settings) -> None:
+def _serve(settings: Settings, sockets: list[socket]) -> None:
     import uvicorn
     from sqlalchemy import make_url
 
     from qacal.service.app import create_app
+    from qacal.sources.completions import Planner
 
     app = create_app(settings)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
@@ -133,17 +223,15 @@ def _serve(settings: Settings) -> None:
         signal.signal(hangup, lambda number, frame: service.watcher.look())
     for served in service.models.served.values():
         options.note(f"{served.name}: {served.path}, version {served.version[:12]}")
+        if service.upstream is not None:
+            for warning in Planner(settings.confidence_from, served.model).warnings:
+                options.note(f"Warning: {served.name}: {warning}; see --confidence-from and --allow-other-source.")
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     store = "none" if service.store is None else make_url(settings.store).render_as_string(hide_password=True)
-    options.note(f"http://{address}:{settings.port}, store: {store}")
+    behind = "" if service.upstream is None else f", upstream: {service.upstream.shown}"
+    options.note(f"http://{address}:{settings.port}, store: {store}{behind}")
     # Its log of requests has paths, which callers choose; the guard of the service logs routes instead.
-    uvicorn.run(
-        app,
-        host=settings.host,
-        port=settings.port,
-        access_log=False,
-        log_level="warning",
-        timeout_keep_alive=75,
-        server_header=False,
-        ws="none",
+    config = uvicorn.Config(
+        app, access_log=False, log_level="warning", timeout_keep_alive=75, server_header=False, ws="none"
     )
+    uvicorn.Server(config).run(sockets=sockets)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from qacal.cli import options
+from qacal.errors import InputError
 
 if TYPE_CHECKING:
-    from qacal.model.watching import Watch, Watched
+    from qacal.model.base import BaseModel
+    from qacal.model.broken import Watched
+    from qacal.model.signals import Signal
+    from qacal.model.watching import Watch
 
 _SHOWN = 10
 _ALARM = 3
@@ -19,11 +25,15 @@ _MANY = 1_000_000
 def run(
     model: options.Model,
     file: Annotated[
-        str,
+        str | None,
         typer.Argument(metavar="LABELLED", help="All labelled rows since the fit, with `correct`, the oldest first."),
-    ],
+    ] = None,
     alpha: Annotated[float, typer.Option(help="Probability that any alarm is ever wrong.")] = 0.1,
     show_all: Annotated[bool, typer.Option("--all", help=f"Print all intervals, not only {_SHOWN}.")] = False,
+    store: options.StoreOrFile = None,
+    name: options.ServedName = None,
+    since: options.Since = None,
+    texts: options.Texts = None,
     json: options.Json = False,
     allow_other_source: options.AllowOtherSource = None,
     embedder: options.Embedder = None,
@@ -55,21 +65,33 @@ def run(
         qacal watch model labelled.jsonl
         qacal watch model labelled.jsonl --alpha 0.01 --json
 
+    With --store, the rows are those answers of qacal serve that this version of the model served and an audit labelled
+    (qacal label-next --store), in the order of their labels. Volunteered labels are counted, and raise no alarm. The
+    changes below the table are then about the last 5,000 answers of the version, labelled or not.
+
+    \b
+        qacal watch model --store sqlite:///qacal-served.db
+
     Exit codes: 0 no alarm, 3 alarm (of any model of a set), 1 bad input, 2 wrong use.
     """
     from qacal.guarantee import check_alpha
     from qacal.model.saved import load
     from qacal.model.watching import watches
 
+    options.require_one_source(file, store, name, since, texts)
     with options.usage_errors():
         check_alpha(alpha)
-    options.require_apart(file, skip_bad_rows)
     loaded = load(model, embedder=embedder)
-    reads = options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression, model=loaded)
-    with reads as (rows, reading, progress):
-        found = watches(
-            loaded, rows, reading, alpha=alpha, allow_other_source=allow_other_source or (), progress=progress
-        )
+    accepted = allow_other_source or ()
+    notes: list[str] = []
+    if store is not None:
+        found, notes = _of_store(loaded, model, store, name, since, texts, alpha, accepted)
+    else:
+        assert file is not None
+        options.require_apart(file, skip_bad_rows)
+        reads = options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression, model=loaded)
+        with reads as (rows, reading, progress):
+            found = watches(loaded, rows, reading, alpha=alpha, allow_other_source=accepted, progress=progress)
     with options.printing():
         if json:
             content: dict[str, Any] = {str(value): watch.to_dict() for value, watch in found.items()}
@@ -77,8 +99,59 @@ def run(
         else:
             for value, watch in found.items():
                 _print(watch, "" if value is None else f"{value}: ", show_all)
+    for text in notes:
+        options.note(text)
     if any(watch.is_alarm for watch in found.values()):
         raise typer.Exit(_ALARM)
+
+
+def _of_store(
+    loaded: BaseModel,
+    model: str,
+    store: str,
+    name: str | None,
+    since: datetime | None,
+    texts: str | None,
+    alpha: float,
+    allow_other_source: Collection[str],
+) -> tuple[dict[Any, Watch], list[str]]:
+    """Return the watches of what this version of a model served, and what else there is to say."""
+    from dataclasses import replace
+
+    from qacal.model.model import QACalibrator
+    from qacal.model.watching import watches
+    from qacal.records.reading import Reading
+    from qacal.service.learning import labelled_answers, name_in, opened, served_signals, watched_records
+    from qacal.storage import version_of
+
+    version, notes = version_of(model), []
+    with opened(store) as rows:
+        served = name_in(rows, model, name)
+        changes: tuple[Signal, ...] = ()
+        llms: dict[str, int] = {}
+        if isinstance(loaded, QACalibrator):
+            changes, llms = served_signals(rows, served, version, loaded)
+        if len(llms) > 1:
+            named = ", ".join(f"{llm} ({count:,})" for llm, count in llms.items())
+            notes.append(f"Changed: the upstream names several LLMs for the last answers: {named}.")
+        said = [f"{'Changed: ' if signal.is_notable else ''}{signal.text}" for signal in changes]
+        try:
+            answers, _ = labelled_answers(
+                rows, served, loaded, version=version, since=options.seconds(since), texts=texts
+            )
+        except InputError as error:
+            raise InputError("\n".join([str(error), *said, *notes])) from None
+    records = watched_records(answers)
+    volunteered = len(answers) - len(records)
+    if volunteered:
+        notes.append(f"{volunteered:,} volunteered labels raise no alarm: nobody knows how they were chosen.")
+    if not records:
+        notes.append("No answer of this version has a label of an audit yet: qacal label-next --store draws some.")
+        return {}, [*said, *notes]
+    found = watches(loaded, records, Reading(), alpha=alpha, allow_other_source=allow_other_source)
+    if changes:
+        found = {value: replace(watch, signals=changes) for value, watch in found.items()}
+    return found, notes
 
 
 def _print(watch: Watch, title: str, show_all: bool) -> None:

@@ -135,14 +135,18 @@ class BaseModel(ABC):
         row = {"question": question, "answer": answer, "confidence": confidence, **others}
         return self._explained_rows([row], why=True)[0]
 
-    def _explained_rows(self, rows: list[dict[str, Any]], *, why: bool) -> list[dict[str, Any]]:
-        """Return the evidence of each row as an object, with `why` as :meth:`explain` does; raise for a bad row."""
+    def _explained_rows(self, rows: list[dict[str, Any]], *, why: bool, cells: bool = False) -> list[dict[str, Any]]:
+        """Return the evidence of each row as an object, with `why` as :meth:`explain` does; raise for a bad row.
+
+        cells : also return the intervals that each row is about: the model of a set (else None), and the numbers of its
+            cells.
+        """
         found: list[dict[str, Any]] = [{}] * len(rows)
         reading = Reading(on_fault=_refuse_answer)
         for batch in read(rows, reading, needs_labels=False, hashes_ids=self._orders_ties, **self._needs):
-            for _, model, part in self._parts(batch):
-                for place, one in zip(part.kept.tolist(), model._explained(part, why=why), strict=True):
-                    found[place] = one
+            for value, model, part in self._parts(batch):
+                for place, one in zip(part.kept.tolist(), model._explained(part, why=why, cells=cells), strict=True):
+                    found[place] = {**one, "cells": [value, *one.get("cells", ())]} if cells else one
         return found
 
     def predict(self, records: Any) -> Floats:

@@ -5,6 +5,9 @@
    train the score that answers. Without margins, one part of the questions trains groups and score.
 3. Fit the calibrator on the others: by default the 70% that made neither bands nor groups, which certify these. The
    guarantee needs bands and groups that were fixed without these rows; the answers may use them.
+
+If only some of the rows are a random sample (an :class:`Audit`), the calibrator is fitted on these alone, and all
+others train. The shares are the same, as far as there are rows for them.
 """
 
 from __future__ import annotations
@@ -56,6 +59,35 @@ _NO_IDS: Hashes = np.empty(0, dtype=np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
+class Audit:
+    """The random sample among labelled rows, which alone certifies. No other row has one of its questions.
+
+    ids : the hashes of its questions.
+    rows, others : how many rows are in it, and how many labelled rows are not.
+    """
+
+    ids: Hashes
+    rows: int
+    others: int
+
+    def shares(self, share: float | None, first: float) -> tuple[float, float, float]:
+        """Return the shares of the sample for the parts of :class:`Split`: so much of it as the others do not replace.
+
+        >>> none = np.empty(0, dtype=np.uint64)
+        >>> [round(part, 3) for part in Audit(none, rows=100, others=0).shares(0.9, 1 / 3)]
+        [0.3, 0.6, 0.1]
+        >>> [round(part, 3) for part in Audit(none, rows=100, others=100).shares(0.9, 1 / 3)]
+        [0.0, 0.8, 0.2]
+        """
+        if share is None:
+            return 0.0, 0.0, 1.0
+        both = self.rows + self.others
+        makes = max(0.0, share * first * both - self.others) / self.rows
+        held = 1 - makes if first == 1 else min((1 - share) * both / self.rows, 1 - makes)
+        return makes, max(0.0, 1 - makes - held), held
+
+
+@dataclass(frozen=True, eq=False)
 class FitInputs:
     """The records of a fit.
 
@@ -66,6 +98,7 @@ class FitInputs:
     allow_mixed : whether the records may come from several LLMs or prompts.
     apart : columns that no score may read by itself.
     judge_column : the column of `certify_records` with the labels of the judge that labelled `records`.
+    audit : the random sample among `records`; by default all of them are one.
     """
 
     records: Any
@@ -75,6 +108,7 @@ class FitInputs:
     allow_mixed: bool = False
     apart: tuple[str, ...] = ()
     judge_column: str | None = None
+    audit: Audit | None = None
 
 
 @dataclass(frozen=True)
@@ -123,20 +157,22 @@ class Split:
     share : the share of the questions that train; None to use all rows for both.
     share_of_first : of these, the share that makes groups, and bands with a first score. Then all other rows fit the
         calibrator, also those that train the score. None to keep all rows that train away from the calibrator.
+    audit : only these rows fit the calibrator; None for rows that are all alike.
     """
 
     share: float | None
     seed: int
     share_of_first: float | None = None
+    audit: Audit | None = None
 
     def for_groups(self, batch: Batch) -> Batch:
-        return batch if self.share is None else batch.only(self._part(batch.ids) == 0)
+        return batch if self._is_whole else batch.only(self._part(batch.ids) == 0)
 
     def for_training(self, batch: Batch) -> Batch:
-        return batch if self.share is None else batch.only(self._part(batch.ids) < 2)
+        return batch if self._is_whole else batch.only(self._part(batch.ids) < 2)
 
     def for_calibrator(self, batch: Batch) -> Batch:
-        return batch if self.share is None else batch.only(self._part(batch.ids) > 0)
+        return batch if self._is_whole else batch.only(self._part(batch.ids) > 0)
 
     def makes_bands(self, ids: Hashes) -> Bools:
         """Return which questions train the first score."""
@@ -149,15 +185,28 @@ class Split:
     @property
     def certifying(self) -> float:
         """The share of the labelled rows that fit the calibrator."""
-        first = 1.0 if self.share_of_first is None else self.share_of_first
-        return 1.0 if self.share is None else 1 - self.share * first
+        if self.audit is not None:
+            makes, *_ = self.audit.shares(self.share, self._first)
+            return (1 - makes) * self.audit.rows / (self.audit.rows + self.audit.others)
+        return 1.0 if self.share is None else 1 - self.share * self._first
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.share is None and self.audit is None
+
+    @property
+    def _first(self) -> float:
+        return 1.0 if self.share_of_first is None else self.share_of_first
 
     def _part(self, ids: Hashes | None) -> Ints:
         """Return 0 for questions that train everything, 1 for those that train the score and certify, 2 for others."""
-        if ids is None or self.share is None:
+        if ids is None or self._is_whole:
             raise InputError("the records need a column id or question, so that the two parts share no question.")
-        first = 1.0 if self.share_of_first is None else self.share_of_first
-        shares = (self.share * first, self.share * (1 - first), 1 - self.share)
+        if self.audit is not None:
+            parts = split_ids(ids, self.audit.shares(self.share, self._first), self.seed)
+            return np.where(np.isin(ids, self.audit.ids), parts, 0)
+        assert self.share is not None
+        shares = (self.share * self._first, self.share * (1 - self._first), 1 - self.share)
         return split_ids(ids, shares, self.seed)
 
 
@@ -300,11 +349,14 @@ def _split(model: QACalibrator, inputs: FitInputs, pipeline: Pipeline, rows: int
     trains_on_all = inputs.certify_records is not None or (model.output == "continuous" and has_score)
     if inputs.judge_column is not None:
         return Split(_TRAINED_WITH_JUDGE, model.seed)
-    if not is_learned or trains_on_all:
+    if trains_on_all:
         return Split(None, model.seed)
+    if not is_learned:
+        return Split(None, model.seed, audit=inputs.audit)
     if not (has_score and isinstance(pipeline.calibrator, MarginBinning)):
-        return Split(share_to_train(model, rows, has_score=has_score), model.seed)
-    return Split(share_to_train(model, rows, has_score=True, has_margins=True), model.seed, SHARE_OF_FIRST)
+        return Split(share_to_train(model, rows, has_score=has_score), model.seed, audit=inputs.audit)
+    share = share_to_train(model, rows, has_score=True, has_margins=True)
+    return Split(share, model.seed, SHARE_OF_FIRST, inputs.audit)
 
 
 # 2. Train

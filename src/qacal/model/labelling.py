@@ -131,7 +131,7 @@ def tables_to_label(
             f"n is {n:,} and there are answers to {len(repeats):,} questions. Label all of them, or fewer."
         )
     one = np.flatnonzero(one_of_each(ids, rows["confidence"]))
-    strata = _strata(rows["calibrated"], rows["group"], rows["owner"])[one]
+    strata = strata_of(rows["calibrated"], rows["group"], rows["owner"])[one]
     chosen = one[draw(ids[one], strata, n, seed)]
     chance = n / len(repeats) / repeats[question[chosen]]
     order = np.argsort(rows["place"][chosen])
@@ -159,7 +159,7 @@ def draw(hashes: Hashes, order: Ints, n: int, seed: int) -> Ints:
     return np.asarray(strata[np.arange(n), mix(hashes, seed + 2**45)[strata].argmin(axis=1)])
 
 
-def _strata(calibrated: Floats, group: list[str], owner: list[Any]) -> Ints:
+def strata_of(calibrated: Floats, group: list[str], owner: list[Any]) -> Ints:
     """Return the order of rows: by model, then by the range of the probability, then by group."""
     band = np.searchsorted(np.quantile(calibrated, np.arange(1, _BANDS) / _BANDS), calibrated)
     (_, of_group), (_, of_owner) = (

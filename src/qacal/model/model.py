@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from qacal.calibrators.base import FROM_FAR, SOURCES, Calibrator, Evidence, Rows
-from qacal.calibrators.score import LearnedScore, ScoreReading
+from qacal.calibrators.maps import BinMaps
+from qacal.calibrators.margins import MarginMaps
+from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.likeness import FAR
 from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
@@ -254,22 +256,29 @@ class QACalibrator(HasParameters, BaseModel):
         require_known_origin(batch, self.origins_, allow_other_source, uses_labels=uses_labels)
         with self.pipeline_.vectors.telling(progress):
             read, groups = self.pipeline_.inputs(batch)
-        return self._evidence(batch, read, groups).to_polars()
+        rows = self.pipeline_.rows_of(read, groups, batch.ids)
+        return self._evidence(batch, rows, read.unlike).to_polars()
 
-    def _explained(self, batch: Batch, *, why: bool) -> list[dict[str, Any]]:
-        """Return the evidence of validated rows as objects; with `why`, also what it rests on."""
+    def _explained(self, batch: Batch, *, why: bool, cells: bool) -> list[dict[str, Any]]:
+        """Return the evidence of validated rows as objects; with `why`, also what it rests on.
+
+        cells : also return which intervals each row is about, for a watch that no longer has the row.
+        """
         require_known_origin(batch, self.origins_, uses_labels=False)
         vectors = self.pipeline_.vectors.of(batch) if self.pipeline_.needs_vectors else None
         read, groups = self.pipeline_.inputs(batch, vectors=vectors, explains=why)
-        found = self._evidence(batch, read, groups).to_dicts()
+        rows = self.pipeline_.rows_of(read, groups, batch.ids)
+        found = self._evidence(batch, rows, read.unlike).to_dicts()
+        if cells and isinstance(maps := self.calibrator_.maps_, BinMaps | MarginMaps):
+            for one, places in zip(found, maps.bins_by_level(rows).tolist(), strict=True):
+                one["cells"] = places
         if not why:
             return found
         return [{**one, **more} for one, more in zip(found, reasons(self, batch, found, read, vectors), strict=True)]
 
-    def _evidence(self, batch: Batch, read: ScoreReading, groups: Any) -> Evidence:
+    def _evidence(self, batch: Batch, rows: Rows, unlike: Floats) -> Evidence:
         """Return the evidence of rows by what score and partition say of them."""
-        rows = self.pipeline_.rows_of(read, groups, batch.ids)
-        evidence = self._undecided(rows, batch.confidence, read.unlike)
+        evidence = self._undecided(rows, batch.confidence, unlike)
         if (rule := self.decision_rule_) is None:
             return evidence
         if rule.column is not None:

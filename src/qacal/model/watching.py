@@ -1,21 +1,10 @@
 r"""Whether the intervals of a model still hold: bets on labelled rows, in their order.
 
-Each end of each interval is a statement about a mean, and a process of :mod:`qacal.metrics.betting` tests it. Here
-:math:`Y` is a label, :math:`p` an answer, and :math:`b` a band:
-
-- of a band: :math:`\mathrm{E}[Y - p \mid b] \le` `above`, and :math:`\ge -` `below`,
-- of a group, or of a bin of other calibrators: :math:`\mathrm{E}[Y] \le` `high`, and :math:`\ge` `low`,
-- of all answers: :math:`\mathrm{E}[Y - p - \text{above}_b] \le 0`, and the same below. The bands imply it, and it has
-  the labels of all of them.
+`broken.py` has the bets, and `signals.py` what changes without labels.
 
 All alarms that are ever raised are right with probability :math:`1 - \alpha`. An alarm says that an interval does not
 hold for these rows: they have changed, or the interval was wrong from the start, which the certificate of the fit
 allows with its own :math:`\alpha`.
-
-*Documents.* Rows with one id are a document, and may depend on each other. A document counts once for each interval,
-with the mean of its rows there: documents are independent, and the expectation of this mean is what is certified. It
-varies less than one drawn row. A document is counted at its last row, so its rows must come together. The line of all
-answers is left out then: it weighs bands by the rows of a document in them, and the statements about bands do not.
 
 *Chances.* If rows were chosen for labelling with different probabilities, they are thinned: a row with the chance
 :math:`\pi` is kept with probability :math:`\pi_{\min} / \pi`, by a hash of its id. The rows that stay all had the
@@ -24,89 +13,28 @@ chance :math:`\pi_{\min}`, so their means are those of all answers, without weig
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.maps import BinMaps, deepest_level
-from qacal.calibrators.margins import MarginMaps
 from qacal.calibrators.score.likeness import FAR
 from qacal.errors import InputError, counted
 from qacal.guarantee import check_alpha
-from qacal.metrics.betting import Alarms, bet
 from qacal.metrics.evaluation import require_labels
 from qacal.model.base import BaseModel
+from qacal.model.broken import Labelled, Watched, broken_intervals, has_intervals
 from qacal.model.choosing import require_unseen
 from qacal.model.labelling import NEW_COLUMNS
 from qacal.model.model import QACalibrator
 from qacal.model.pipeline import Progress
+from qacal.model.signals import Signal, signals
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource, require_known_origin
 from qacal.records.reading import MAX_BAD, Batch, Gathered, Reading, read
-from qacal.tally.arrays import Bools, Floats, Hashes, Ints
+from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import mix
-
-# A signal is notable if it is this many standard errors from the fit, and this large.
-_DEVIATIONS, _LEAST, _FEWEST = 4.0, 0.05, 30
-# An end of an interval this close to what always holds says nothing.
-_NEAR = 1e-9
-_SMALLEST_BOUND = 1e-6
-# Wealths are shown up to this logarithm.
-_MOST_LOG_WEALTH = 600.0
-
-
-@dataclass(frozen=True)
-class Watched:
-    """One interval, and what the labels say about it.
-
-    name : which answers it is about.
-    kind : "all", "band", "group", or "bin" for a bin of confidences or scores.
-    group : the name of the group; None for all groups.
-    low, high : the accuracy of the labelled answers is promised to be between these two, on average.
-    labels : how many labels (of documents, if ids repeat) are about it.
-    accuracy : of these; None without labels.
-    wealth : of the bet against the end that looks worse, which started at 1; a false alarm needs 1/alpha or more.
-    side : which end that is: "low" if answers are less accurate than promised, "high" if they are more accurate.
-    broken_after : the number of labels, of all answers, after which the interval was called broken; None if it was not.
-    """
-
-    name: str
-    kind: Literal["all", "band", "group", "bin"]
-    group: Any
-    low: float
-    high: float
-    labels: int
-    accuracy: float | None
-    wealth: float
-    side: Literal["low", "high"]
-    broken_after: int | None
-
-    @property
-    def is_broken(self) -> bool:
-        return self.broken_after is not None
-
-    def __str__(self) -> str:
-        if self.accuracy is None:
-            return f"{self.name}: no labels yet."
-        promise = f"promised {self.low:.2f} to {self.high:.2f}, {self.accuracy:.2f} in {counted(self.labels, 'label')}"
-        return f"{self.name}: {promise}" + (f"; broken after {self.broken_after:,}." if self.is_broken else ".")
-
-
-@dataclass(frozen=True)
-class Signal:
-    """A difference between these rows and those of the fit that needs no labels; at one look, without a guarantee.
-
-    kind : "groups", "confidence", "unlike" or "columns".
-    is_notable : whether it is larger than chance explains (four standard errors), and large.
-    """
-
-    kind: Literal["groups", "confidence", "unlike", "columns"]
-    text: str
-    is_notable: bool
 
 
 @dataclass(frozen=True)
@@ -221,7 +149,7 @@ def watches(
     """Return the watch of a model (under None), or of each model of a set that has rows, at alpha each."""
     check_alpha(alpha)
     for value, one in model._models.items():
-        if not isinstance(one.calibrator_.maps_, BinMaps | MarginMaps):
+        if not has_intervals(one):
             raise InputError(
                 f"{_where(model, value)}this model has no intervals ({type(one.calibrator_).__name__}), so there is "
                 "nothing to watch. Fit with the default calibrator, or with another one that certifies."
@@ -266,7 +194,7 @@ def _read(
     return {
         "correct": require_labels(batch.correct, batch.table.origin),
         "answer": evidence.calibrated,
-        "bins": _cells(maps).bins_by_level(rows),
+        "cells": maps.bins_by_level(rows),
         "groups": evidence.group,
         "confidence": batch.confidence,
         "unlike": read.unlike,
@@ -278,42 +206,43 @@ def _read(
     }
 
 
-def _cells(maps: BinMaps | MarginMaps) -> BinMaps:
-    return maps.cells if isinstance(maps, MarginMaps) else maps
-
-
 # Which rows count
 
 
 def _watched(model: QACalibrator, gathered: Gathered, lacking: set[str], alpha: float, where: str) -> Watch:
     """Return the watch of one model, from the gathered columns of its rows."""
-    kept, known = _equal_chances(gathered["chance"], gathered["has_chance"], gathered.get("ids"), where)
     ids = gathered.get("ids")
-    document, last = _documents(np.arange(len(kept), dtype=np.uint64)[kept] if ids is None else ids[kept])
-    labels, is_repeated = len(document), len(last) < len(document)
-    is_far = gathered["unlike"][kept] >= FAR
-    maps: Any = model.calibrator_.maps_
-    limits = _Limits.of(maps)
-    answer, correct, bins = (gathered[name][kept] for name in ("answer", "correct", "bins"))
-    means = _means(document, np.where(is_far[:, None], -1, bins), answer, correct, limits)
-    has_all = limits.roots > 1 and not (is_repeated or maps.certificate.is_by_document)
-    bets = _bets(means, limits, len(last), alpha, has_all=has_all)
-    found = _intervals(model, means, limits, bets, last)
+    kept, known = equal_chances(gathered["chance"], gathered["has_chance"], ids, where)
+    rows = Labelled(
+        correct=gathered["correct"],
+        answer=gathered["answer"],
+        cells=gathered["cells"],
+        is_far=gathered["unlike"] >= FAR,
+        ids=np.arange(len(kept), dtype=np.uint64) if ids is None else ids,
+    ).only(kept)
     groups = [name for name, keep in zip(gathered["groups"], kept.tolist(), strict=True) if keep]
+    changes = signals(model, groups, gathered["confidence"][kept], gathered["unlike"][kept], lacking)
+    found = watched(model, rows, alpha, changes)
+    return replace(found, thinned=int(np.count_nonzero(known & ~kept)), volunteered=int(np.count_nonzero(~known)))
+
+
+def watched(model: QACalibrator, rows: Labelled, alpha: float, changes: Iterable[Signal] = ()) -> Watch:
+    """Return the watch of one model, from labelled rows that all had the same chance of a label."""
+    broken = broken_intervals(model, rows, alpha)
     return Watch(
         alpha=alpha,
-        labels=labels,
-        documents=len(last) if is_repeated else None,
-        far=int(np.count_nonzero(is_far)),
-        thinned=int(np.count_nonzero(known & ~kept)),
-        volunteered=int(np.count_nonzero(~known)),
-        broken_after=None if bets.any_at < 0 else int(last[bets.any_at]) + 1,
-        intervals=tuple(sorted(found, key=lambda one: (one.broken_after or np.inf, -one.wealth))),
-        signals=signals(model, groups, gathered["confidence"][kept], gathered["unlike"][kept], lacking),
+        labels=len(rows.correct),
+        documents=broken.documents,
+        far=broken.far,
+        thinned=0,
+        volunteered=0,
+        broken_after=broken.broken_after,
+        intervals=broken.intervals,
+        signals=tuple(changes),
     )
 
 
-def _equal_chances(chance: Floats, has_chance: Bools, ids: Hashes | None, where: str) -> tuple[Bools, Bools]:
+def equal_chances(chance: Floats, has_chance: Bools, ids: Hashes | None, where: str) -> tuple[Bools, Bools]:
     """Return which rows to keep so that all had the same chance of a label, and for which rows the chance is known."""
     if not has_chance.any():
         return np.ones(len(chance), dtype=bool), np.ones(len(chance), dtype=bool)
@@ -327,215 +256,3 @@ def _equal_chances(chance: Floats, has_chance: Bools, ids: Hashes | None, where:
     # Of a document, all rows are kept or none. No split uses this seed.
     is_drawn = mix(ids, 2**46) / 2.0**64 * lowest[document] < lowest.min()
     return known & is_drawn, known
-
-
-def _documents(ids: Hashes) -> tuple[Ints, Ints]:
-    """Return the document of each row, numbered by their last rows, and the place of the last row of each."""
-    _, document = np.unique(ids, return_inverse=True)
-    last = np.zeros(document.max(initial=-1) + 1, dtype=np.int64)
-    np.maximum.at(last, document, np.arange(len(ids)))
-    order = np.argsort(last)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return rank[document], last[order]
-
-
-# What the intervals say about them
-
-
-class _Limits(NamedTuple):
-    """What the certificate says about each cell: the mean of label minus base is between `low` and `high`.
-
-    bands : in so many cells, the first ones, the base is the answer; in others it is 0.
-    roots : so many cells, the first ones, are about all groups.
-    """
-
-    low: Floats
-    high: Floats
-    bands: int
-    roots: int
-
-    @staticmethod
-    def of(maps: Any) -> _Limits:
-        cells = _cells(maps)
-        low, high, roots = cells.low, cells.high, int(cells.offset[1])
-        if not isinstance(maps, MarginMaps):
-            return _Limits(low, high, 0, roots)
-        low, high = np.concatenate([-maps.below, low[roots:]]), np.concatenate([maps.above, high[roots:]])
-        return _Limits(low, high, roots, roots)
-
-    @property
-    def most_base(self) -> Floats:
-        return np.where(np.arange(len(self.low)) < self.bands, 1.0, 0.0)
-
-
-class _Means(NamedTuple):
-    """The means of documents in cells: of label minus base, and of the base."""
-
-    document: Ints
-    cell: Ints
-    value: Floats
-    base: Floats
-
-
-def _means(document: Ints, bins: Ints, answer: Floats, correct: Floats, limits: _Limits) -> _Means:
-    """Return the mean of each document in each of its cells; `bins` are the cells of each row, -1 for none."""
-    row, level = np.nonzero(bins >= 0)
-    cell = bins[row, level]
-    base = np.where(cell < limits.bands, answer[row], 0.0)
-    cells = len(limits.low)
-    pairs, place, count = np.unique(document[row] * cells + cell, return_inverse=True, return_counts=True)
-    value, base = (np.bincount(place, column, len(pairs)) / count for column in (correct[row] - base, base))
-    return _Means(pairs // cells, pairs % cells, value, base)
-
-
-def _bets(means: _Means, limits: _Limits, documents: int, alpha: float, *, has_all: bool) -> Alarms:
-    """Bet against the upper ends of all cells and of all answers, and then against the lower ends, in this order.
-
-    A statement that cannot fail is not tested: its log wealth is NaN. `has_all` : also test all answers.
-    """
-    cells = len(limits.low)
-    tested = np.stack([limits.high < 1 - _NEAR, limits.low > _NEAR - limits.most_base])
-    lowest = np.stack([-limits.most_base - limits.high, limits.low - 1])
-    document, cell = means.document, means.cell
-    x = np.zeros((documents, 2, cells + 1))
-    x[document, 0, cell] = means.value - limits.high[cell]
-    x[document, 1, cell] = limits.low[cell] - means.value
-    roots = slice(limits.roots)
-    for side in range(2):
-        is_counted = (cell < limits.roots) & tested[side, cell]
-        x[document[is_counted], side, cells] = x[document[is_counted], side, cell[is_counted]]
-    all_tested = tested[:, roots].any(axis=1) & has_all
-    all_lowest = np.where(tested[:, roots], lowest[:, roots], 0.0).min(axis=1, initial=0.0)
-    is_tested = np.column_stack([tested, all_tested]).ravel()
-    if not is_tested.any():
-        raise InputError("all intervals of this model go from 0 to 1, and cannot be broken. Fit on more labelled rows.")
-    bound = np.minimum(np.column_stack([lowest, all_lowest]).ravel(), -_SMALLEST_BOUND)
-    # Bands, groups and all answers have the same weight together, so that a change of all answers is seen early.
-    family = np.tile(np.append(np.where(np.arange(cells) < limits.roots, 0, 1), 2), 2)[is_tested]
-    weights = 1 / np.bincount(family)[family]
-    found = bet(x.reshape(documents, -1)[:, is_tested], bound[is_tested], alpha, weights)
-    log_wealth, broken_at = np.full(len(is_tested), np.nan), np.full(len(is_tested), -1)
-    log_wealth[is_tested], broken_at[is_tested] = found.log_wealth, found.broken_at
-    return Alarms(log_wealth, broken_at, found.any_at)
-
-
-def _intervals(model: QACalibrator, means: _Means, limits: _Limits, bets: Alarms, last: Ints) -> Iterator[Watched]:
-    """Yield all intervals of which at least one end can fail."""
-    cells = len(limits.low)
-    log_wealth, broken_at = (column.reshape(2, -1) for column in (bets.log_wealth, bets.broken_at))
-    names = _names(model)
-    is_root = means.cell < limits.roots
-    for at in range(cells + 1):
-        if np.isnan(log_wealth[:, at]).all():
-            continue
-        mine = is_root if at == cells else means.cell == at
-        low, high = (ends[means.cell[mine]] if at == cells else ends[[at]] for ends in (limits.low, limits.high))
-        base = means.base[mine].mean() if mine.any() else names[at].base
-        ends = broken_at[:, at]
-        is_broken = bool((ends >= 0).any())
-        # Of two broken ends the first one; of none, the one with more evidence against it.
-        side = int(np.where(ends < 0, np.inf, ends).argmin() if is_broken else np.nanargmax(log_wealth[:, at]))
-        yield Watched(
-            name=names[at].name,
-            kind=names[at].kind,
-            group=names[at].group,
-            low=float(np.clip(base + (low.mean() if len(low) else -1.0), 0, 1)),
-            high=float(np.clip(base + (high.mean() if len(high) else 1.0), 0, 1)),
-            labels=int(np.count_nonzero(mine)),
-            accuracy=float(np.clip(base + means.value[mine].mean(), 0, 1)) if mine.any() else None,
-            wealth=float(np.exp(min(log_wealth[side, at], _MOST_LOG_WEALTH))),
-            side="high" if side == 0 else "low",
-            broken_after=int(last[ends[side]]) + 1 if is_broken else None,
-        )
-
-
-class _Name(NamedTuple):
-    """Which answers an interval is about; `base` is their usual mean answer, for bands."""
-
-    name: str
-    kind: Literal["all", "band", "group", "bin"]
-    group: Any = None
-    base: float = 0.0
-
-
-def _names(model: QACalibrator) -> list[_Name]:
-    """Return the names of all cells, and of all answers."""
-    maps: Any = model.calibrator_.maps_
-    cells, words = _cells(maps), {group.group: group.words for group in model.describe_groups()}
-    column, deepest = cells.grouping, deepest_level(cells.grouping, cells.max_depth)
-    out: list[_Name] = []
-    what = "confidence" if model.learned_score_ is None else "score"
-    for node, (first, end) in enumerate(pairwise(cells.offset.tolist())):
-        depth, code = int(cells.lineage.depth[node]), int(cells.lineage.owner[node])
-        group, about = None, ""
-        if column is not None and depth == deepest and depth:
-            group = column.label(code)
-            about = f"group {group}" + (f" ({', '.join(words[group][:3])})" if words.get(group) else "")
-        elif depth:
-            about = f"groups {code << (deepest - depth)} to {((code + 1) << (deepest - depth)) - 1}"
-        for at in range(first, end):
-            if isinstance(maps, MarginMaps):
-                base = float(cells.value[at])
-                is_band = node == 0
-                out.append(
-                    _Name(f"answers around {base:.2f}", "band", None, base) if is_band else _Name(about, "group", group)
-                )
-            else:
-                start, top = cells.top[at - 1] if at > first else 0.0, min(cells.top[at], 1.0)
-                out.append(_Name(f"{what} {start:.2f} to {top:.2f}" + (f" in {about}" if about else ""), "bin", group))
-    return [*out, _Name("all answers", "all")]
-
-
-# What has changed, without labels
-
-
-def signals(
-    model: QACalibrator, groups: list[Any], confidence: Floats, unlike: Floats, lacking: Iterable[str] = ()
-) -> tuple[Signal, ...]:
-    """Return how rows differ from those of the fit: by group, stated confidence, and distance of their text.
-
-    groups, confidence, unlike : as in the evidence of rows.
-    lacking : columns that the score reads and no row has.
-    """
-    out = []
-    fit, n = model.describe_groups(), len(groups)
-    if names := sorted(lacking):
-        text = f"These rows have no column {' and '.join(names)}, which the score reads."
-        out.append(Signal("columns", text, True))
-    if fit and n >= _FEWEST:
-        rows = np.array([group.rows for group in fit], dtype=np.float64)
-        out.append(_group_signal({one.group: one.rows for one in fit}, groups))
-        stated = float(rows @ [group.confidence for group in fit] / rows.sum())
-        error = confidence.std() * np.sqrt(1 / n + 1 / rows.sum())
-        change = float(confidence.mean()) - stated
-        text = f"Stated confidence: {confidence.mean():.2f} on average, and {stated:.2f} in the fit."
-        out.append(Signal("confidence", text, abs(change) >= max(_DEVIATIONS * error, _LEAST)))
-    rank = unlike[~np.isnan(unlike)]
-    if len(rank) >= _FEWEST:
-        # Of rows like those of the fit, 1% are far, and the average rank is one half.
-        far, usual = float(np.mean(rank >= FAR)), 1 - FAR
-        is_shifted = rank.mean() - 0.5 >= max(_DEVIATIONS / np.sqrt(12 * len(rank)), _LEAST)
-        are_far = far - usual >= max(_DEVIATIONS * np.sqrt(usual * FAR / len(rank)), _LEAST)
-        text = (
-            f"Text: on average farther from the fit than {rank.mean():.0%} of it (usual: 50%); {far:.0%} of the rows "
-            "are far and have no interval (usual: 1%)."
-        )
-        out.append(Signal("unlike", text, bool(is_shifted or are_far)))
-    return tuple(out)
-
-
-def _group_signal(fit: Mapping[Any, int], groups: list[Any]) -> Signal:
-    """Return the group with the share that has changed most."""
-    now, n, total = Counter(groups), len(groups), sum(fit.values())
-    names = [*fit, *({*now} - {*fit})]
-    shares = np.array([[now[name] / n, fit.get(name, 0) / total] for name in names])
-    at = int(np.abs(shares[:, 0] - shares[:, 1]).argmax())
-    both = (now[names[at]] + fit.get(names[at], 0)) / (n + total)
-    error = np.sqrt(both * (1 - both) * (1 / n + 1 / total))
-    is_notable = abs(shares[at, 0] - shares[at, 1]) >= max(_DEVIATIONS * error, _LEAST)
-    which = "rows of no known group are" if names[at] is None else f"group {names[at]} is"
-    text = (
-        f"Groups: {which} {shares[at, 0]:.0%} of these rows, and {shares[at, 1]:.0%} in the fit; no other changed more."
-    )
-    return Signal("groups", text, bool(is_notable))

@@ -101,6 +101,17 @@ def require_comparable_ids(one: bool, other: bool) -> None:
         )
 
 
+def allowed_sources(accepted: AllowOtherSource, every: Collection[str]) -> set[str]:
+    """Return the names of the origins that may differ; `every` are those that True stands for."""
+    require_kind(accepted, bool | Iterable, "allow_other_source", "True, or names such as model")
+    allowed = {*every} if accepted is True else {accepted} if isinstance(accepted, str) else {*(accepted or ())}
+    unknown = sorted(allowed - {*PROVENANCE, *SAMPLING})
+    if unknown:
+        expected = ", ".join((*PROVENANCE, *SAMPLING))
+        raise InputError(f"allow_other_source is {unknown[0]!r}; expected {expected}, or True.")
+    return allowed
+
+
 def require_known_origin(
     batch: Batch, origins: dict[str, list[Any]], accepted: AllowOtherSource = False, *, uses_labels: bool
 ) -> None:
@@ -109,12 +120,7 @@ def require_known_origin(
     accepted : the origins that may differ.
     uses_labels : whether labels are read; if not, the judge may differ too.
     """
-    require_kind(accepted, bool | Iterable, "allow_other_source", "True, or names such as model")
-    allowed = {*origins} if accepted is True else {accepted} if isinstance(accepted, str) else {*(accepted or ())}
-    unknown = sorted(allowed - {*PROVENANCE, *SAMPLING})
-    if unknown:
-        expected = ", ".join((*PROVENANCE, *SAMPLING))
-        raise InputError(f"allow_other_source is {unknown[0]!r}; expected {expected}, or True.")
+    allowed = allowed_sources(accepted, {*origins})
     for name, fitted in origins.items():
         if name in allowed or (name == "judge" and not uses_labels):
             continue

@@ -27,6 +27,8 @@ from qacal.report.svg import drawing, inline_svg
 from qacal.report.tables import Table, headline_table, menu_table
 
 _FOLDER = Path(__file__).parent / "templates"
+STYLE = (_FOLDER / "page.css").read_text(encoding="utf-8")
+"""The style sheet of all pages."""
 
 SMALL_MULTIPLES = 12
 """Number of groups with a diagram of their own; the others are only in the table."""
@@ -70,8 +72,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    css = Markup((_FOLDER / "page.css").read_text(encoding="utf-8"))
-    environment.globals.update(version=__version__, css=css, few=FEW_ROWS)
+    environment.globals.update(version=__version__, css=Markup(STYLE), few=FEW_ROWS)
     environment.filters.update(bound=shown_bound, percent=percent, group_name=group_name, group_numbers=group_numbers)
     return environment.get_template("page.html")
 

@@ -6,5 +6,5 @@ In: saved models and settings. Out: an application for an ASGI server such as uv
 
 from qacal.embedders.base import optional_package
 
-for _name in ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client", "opentelemetry._logs"):
+for _name in ("fastapi", "uvicorn", "httpx2", "sqlalchemy", "prometheus_client", "opentelemetry._logs"):
     optional_package(_name, "serve")

@@ -13,21 +13,44 @@ from uuid import uuid4
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictBool
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from qacal import __version__
 from qacal.errors import InputError
+from qacal.service import decisions, guardrail, pages, proxy, watch
 from qacal.service.guard import Guard, RefusedError
 from qacal.service.served import Models, Served, Watcher, Worker
 from qacal.service.settings import NO_STORE, Settings
 from qacal.service.store import Label, Store, StoreError, UnknownAnswerError, require_id, row_of
 from qacal.service.telemetry import Telemetry
+from qacal.service.upstream import Upstream, UpstreamError
 
 _DESCRIPTION = """Turns the confidence that an LLM states into the probability that its answer is correct.
 
 A record has a `question`, an `answer`, a `confidence` from 0 to 1, and the further columns that the model reads."""
+
+
+_PROBLEM = {
+    "description": "What is wrong, and what to do",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["error"],
+                "properties": {
+                    "error": {
+                        "type": "object",
+                        "required": ["message"],
+                        "properties": {"message": {"type": "string"}},
+                        "description": "A `message` for people, and of qacal's own errors a `code` for programs.",
+                    }
+                },
+            }
+        }
+    },
+}
 
 
 class Batch(BaseModel):
@@ -44,6 +67,7 @@ class Batch(BaseModel):
     )
     explain: bool = Field(
         False,
+        strict=True,
         description="Also return what moved the probability, the nearest examples that the model keeps, and the "
         "columns that the record lacks.",
     )
@@ -53,14 +77,16 @@ class LabelOf(BaseModel):
     """The label of a served answer."""
 
     id: str = Field(max_length=100, description="The id of a result of /v1/calibrate.")
-    correct: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
+    correct: StrictBool | Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)] = Field(
         description="1 or true for a correct answer, 0 or false for a wrong one, or a number in between."
     )
     source: Literal["volunteered", "audit"] = Field(
         "volunteered", description="audit if answers were drawn at random for labelling; only these certify."
     )
-    probability: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
-        None, description="The probability with which an audit drew this answer."
+    probability: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)] | None = Field(
+        None,
+        description="The probability with which an audit drew this answer; it may be left out if qacal label-next "
+        "--store drew it.",
     )
 
 
@@ -80,6 +106,7 @@ class Service:
         self.telemetry = Telemetry(self.models, self.store)
         self.worker = Worker()
         self.watcher = Watcher(self.models, settings.reload_seconds)
+        self.upstream = None if settings.upstream is None else Upstream(settings)
 
     def close(self) -> None:
         """End the threads; what is queued is written first."""
@@ -88,14 +115,18 @@ class Service:
         if self.store is not None:
             self.store.close()
 
-    async def calibrate(self, batch: Batch) -> list[dict[str, Any]]:
-        """Return a result for each record: its evidence, or an error."""
+    async def calibrate(self, batch: Batch, upstream_model: str | None = None) -> list[dict[str, Any]]:
+        """Return a result for each record: its evidence, or an error.
+
+        upstream_model : the LLM that an upstream says it used, for the store.
+        """
         results: list[dict[str, Any]] = [{}] * len(batch.items)
         groups: dict[Served, list[tuple[int, dict[str, Any]]]] = {}
         for place, item in enumerate(batch.items):
             try:
                 self._require_short(item)
                 served, record = self.models.choose(batch.model, item)
+                record = self._as_fitted(served, record)
                 groups.setdefault(served, []).append((place, record))
             except InputError as error:
                 results[place] = _error("invalid_record", _for_callers(str(error)))
@@ -112,16 +143,22 @@ class Service:
                     results[place] = _error("invalid_record", _for_callers(str(evidence)))
                     self.telemetry.refused(served.name, record, str(evidence))
                     continue
-                id_ = uuid4().hex
+                id_, cells = uuid4().hex, evidence.pop("cells")
                 results[place] = {"id": id_, "model": served.name, "model_version": served.version, **evidence}
-                self.telemetry.served(served.name, results[place])
+                self.telemetry.served(served.name, results[place], record.get("response_id"))
                 if self.store is not None:
                     kept = batch.items[place] if self.settings.keep_text else None
-                    stored.append(row_of(id_, served.name, served.version, evidence, kept))
+                    own_id = batch.items[place].get("id")
+                    more = {"own_id": own_id, "upstream_model": upstream_model, "cells": cells}
+                    stored.append(row_of(id_, served.name, served.version, evidence, kept, **more))
             if self.store is not None:
                 self.store.record(stored)
         self.telemetry.calibration.observe(time.perf_counter() - began)
         return results
+
+    async def evidences(self, records: list[dict[str, Any]], model: str | None = None) -> list[dict[str, Any]]:
+        """Return the result of each record of a further route: its evidence, or an error."""
+        return await self.calibrate(Batch(items=records, model=model, explain=False))
 
     async def label(self, labels: Labels) -> list[dict[str, Any]]:
         """Write labels, and return what became of each when they are on disk."""
@@ -130,7 +167,7 @@ class Service:
         valid: list[tuple[int, Label]] = []
         for place, item in enumerate(labels.items):
             try:
-                valid.append((place, Label(item.id, item.correct, item.source, item.probability)))
+                valid.append((place, Label(item.id, float(item.correct), item.source, item.probability)))
             except InputError as error:
                 results[place] = _label_error(item.id, error)
         outcomes = await asyncio.wrap_future(store.label([label for _, label in valid])) if valid else []
@@ -140,10 +177,24 @@ class Service:
             self.telemetry.labels.labels(item.source, "error" if "error" in result else "stored").inc()
         return results
 
+    def required_upstream(self) -> Upstream:
+        if self.upstream is None:
+            raise RefusedError(409, "no_upstream", "this service has no upstream; start it with --upstream URL.")
+        return self.upstream
+
     def required_store(self) -> Store:
         if self.store is None:
             raise RefusedError(409, "no_store", "this service keeps no store; start it with --store URL.")
         return self.store
+
+    async def evidence(self, record: dict[str, Any], upstream_model: str | None = None) -> dict[str, Any]:
+        """Return the result of one record: its evidence, or an error."""
+        return (await self.calibrate(Batch(items=[record], model=None, explain=False), upstream_model))[0]
+
+    def _as_fitted(self, served: Served, record: dict[str, Any]) -> dict[str, Any]:
+        """Return a record without what may differ from the fit; the store has it all the same."""
+        allowed = {*self.settings.allow_other_source} - {served.model._by}
+        return {name: value for name, value in record.items() if name not in allowed} if allowed else record
 
     def _require_short(self, record: dict[str, Any]) -> None:
         most = self.settings.max_text
@@ -159,15 +210,27 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
+        if service.upstream is not None:
+            await service.upstream.close()
         await asyncio.to_thread(service.close)
 
     app = FastAPI(
-        title="qacal", version=__version__, description=_DESCRIPTION, docs_url=None, redoc_url=None, lifespan=lifespan
+        title="qacal",
+        version=__version__,
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
     )
     app.state.service = service
     app.add_middleware(Guard, settings=settings, telemetry=service.telemetry)
     _handle_errors(app)
     _add_routes(app, service)
+    proxy.add_routes(app, service)
+    decisions.add_routes(app, service)
+    guardrail.add_routes(app, service)
+    pages.add_routes(app, service, watch.add_routes(app, service))
     return app
 
 
@@ -175,6 +238,8 @@ def _handle_errors(app: FastAPI) -> None:
     """Answer every error in one form, and never with the text of the request."""
 
     async def refused(request: Request, error: Exception) -> Response:
+        if isinstance(error, UpstreamError):
+            return error.response()
         found = error if isinstance(error, RefusedError) else RefusedError(503, "store_failed", str(error))
         after = {"Retry-After": "1"} if found.status == 503 else None
         return JSONResponse(found.content(), found.status, headers=after)
@@ -191,6 +256,7 @@ def _handle_errors(app: FastAPI) -> None:
 
     app.add_exception_handler(RefusedError, refused)
     app.add_exception_handler(StoreError, refused)
+    app.add_exception_handler(UpstreamError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, failed)
 
@@ -258,7 +324,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
                 state = "failed"
         return _json({"status": "ok", "store": state, "models": [*service.models.served]})
 
-    @app.get("/metrics", summary="Numbers for Prometheus")
+    @app.get("/metrics", summary="Numbers for Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Response:
         return Response(service.telemetry.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from qacal.service.settings import LOCAL, Settings
-from qacal.service.telemetry import Telemetry
+from qacal.service.telemetry import Telemetry, parented
 
 _log = logging.getLogger("qacal.service")
 
@@ -23,6 +23,13 @@ App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 
 OPEN = ("/healthz", "/readyz")
 """Routes that need no key and are answered however much is going on: they are for the machinery around the service."""
+
+
+UPSTREAM = ("/v1/chat/completions", "/v1/models", "/v1/decisions", "/beta/litellm_basic_guardrail_api", "/ask")
+"""Routes that wait for the upstream: their limit on the time is that of the upstream, and some more."""
+
+PAGES = ("/", "/ask", "/login", "/logout")
+"""Routes of the page, which asks for the key itself: in a form, since browsers do not send it in a header."""
 
 
 class RefusedError(Exception):
@@ -45,7 +52,6 @@ class Guard:
 
     def __init__(self, app: App, settings: Settings, telemetry: Telemetry) -> None:
         self._app, self._settings, self._telemetry = app, settings, telemetry
-        self._key = None if settings.api_key is None else _digest(settings.api_key.encode())
         self._hosts = {*LOCAL, settings.host.lower()}
         self._in_work = 0
 
@@ -80,7 +86,7 @@ class Guard:
         headers = dict(scope["headers"])
         if scope["path"] in OPEN:
             return await self._app(scope, receive, send)
-        self._require_key(headers)
+        self._require_key(scope["path"], headers)
         if self._in_work > self._settings.max_requests:
             raise RefusedError(429, "too_many_requests", "too many requests are in work; try again in a second.")
         body = await self._body(headers, receive)
@@ -100,22 +106,24 @@ class Guard:
             is_begun = True
             await send(message)
 
+        limit = self._settings.max_seconds
+        if scope["path"] in UPSTREAM:
+            limit = 2 * limit + self._settings.upstream_seconds
         try:
-            async with asyncio.timeout(self._settings.max_seconds):
-                await self._app(scope, received, begun)
+            with parented(headers):
+                async with asyncio.timeout(limit):
+                    await self._app(scope, received, begun)
         except TimeoutError:
             if is_begun:
                 raise
-            seconds = f"{self._settings.max_seconds:g}"
-            raise RefusedError(503, "too_slow", f"no answer within {seconds} seconds; send fewer records.") from None
+            raise RefusedError(503, "too_slow", f"no answer within {limit:g} seconds; send fewer records.") from None
         return None
 
-    def _require_key(self, headers: dict[bytes, bytes]) -> None:
+    def _require_key(self, path: str, headers: dict[bytes, bytes]) -> None:
         """Refuse requests without the key; without a key, requests that a page of the web sent here by a trick."""
-        if self._key is not None:
-            kind, _, given = headers.get(b"authorization", b"").partition(b" ")
-            # Digests have one length, so the time to compare them says nothing about the key.
-            if kind.lower() != b"bearer" or not hmac.compare_digest(_digest(given.strip()), self._key):
+        key = self._settings.api_key
+        if key is not None:
+            if path not in PAGES and not is_key(headers.get(b"authorization", b""), key):
                 raise RefusedError(401, "unauthorized", "send the API key: Authorization: Bearer KEY.")
         elif not self._settings.insecure:
             host = headers.get(b"host", b"").decode("latin-1").lower()
@@ -145,6 +153,13 @@ class Guard:
                         return b"".join(parts)
         except TimeoutError:
             raise RefusedError(408, "too_slow", "the request did not arrive in time; send it again.") from None
+
+
+def is_key(header: bytes, key: str) -> bool:
+    """Return whether a header Authorization has the key."""
+    kind, _, given = header.partition(b" ")
+    # Digests have one length, so the time to compare them says nothing about the key.
+    return kind.lower() == b"bearer" and hmac.compare_digest(_digest(given.strip()), _digest(key.encode()))
 
 
 async def _refuse(refused: RefusedError, send: Send) -> None:

@@ -59,6 +59,8 @@ class Served:
     def explained(self, records: list[dict[str, Any]], *, why: bool) -> Explained:
         """Return the evidence of each record, or the error of a bad one; `why` adds what the evidence rests on.
 
+        Beside the evidence are its `cells`, which the store keeps for the watch.
+
         A result does not depend on the other records: only those with the same columns and types of values form a
         table. How answers were sampled is checked for a table as a whole, so it is the same there, too.
         """
@@ -75,7 +77,7 @@ class Served:
 
     def _found(self, records: list[dict[str, Any]], *, why: bool) -> Explained:
         try:
-            return [*self.model._explained_rows(records, why=why)]
+            return [*self.model._explained_rows(records, why=why, cells=True)]
         except QacalError as error:
             if len(records) == 1:
                 return [error]

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from qacal.errors import InputError
+from qacal.guarantee import check_alpha
 from qacal.parameters import is_number, is_whole, shown
+from qacal.records.provenance import allowed_sources
+from qacal.sources.completions import ConfidenceFrom
+from qacal.sources.elicitation.masking import checked_url
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 """Names of this machine. A service without a key answers only requests that are addressed to one of them."""
@@ -31,7 +35,13 @@ class Settings:
     max_items : the largest number of records, or labels, in a request.
     max_text : the longest text of a record in characters.
     max_requests : requests in work at once; more are refused.
-    max_seconds : the longest time for a request.
+    max_seconds : the longest time for a request; what the upstream needs comes on top.
+    upstream : the base URL of the LLM server that requests are passed on to, such as ``https://api.example.org/v1``.
+    upstream_key : its key. Without one, callers' own credentials are passed on if this service has no key itself.
+    upstream_seconds : the longest time for an answer of the upstream.
+    confidence_from : where the confidence of a completion comes from.
+    allow_other_source : the columns of provenance that may differ from those of the fit, such as "model".
+    watch_alpha : the probability that any alarm of the watch of a version is ever wrong.
     """
 
     models: dict[str, str]
@@ -49,6 +59,12 @@ class Settings:
     max_text: int = 100_000
     max_requests: int = 256
     max_seconds: float = 30.0
+    upstream: str | None = None
+    upstream_key: str | None = None
+    upstream_seconds: float = 600.0
+    confidence_from: ConfidenceFrom = ConfidenceFrom.AUTO
+    allow_other_source: tuple[str, ...] = ()
+    watch_alpha: float = 0.1
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -56,12 +72,19 @@ class Settings:
         for name in ("max_body", "max_items", "max_text", "max_requests"):
             if not is_whole(getattr(self, name), 1):
                 raise InputError(f"{name} is {shown(getattr(self, name))}; expected a whole number, at least 1.")
-        for name, least in (("max_seconds", 0.001), ("reload_seconds", 0.0), ("keep_days", 0.0)):
+        limits = (("max_seconds", 0.001), ("reload_seconds", 0.0), ("keep_days", 0.0), ("upstream_seconds", 0.001))
+        for name, least in limits:
             value = getattr(self, name)
             if value is not None and not is_number(value, least, 1e9):
                 raise InputError(f"{name} is {shown(value)}; expected a number, at least {least:g}.")
+        check_alpha(self.watch_alpha)
         if self.api_key is not None and (len(self.api_key) < 16 or not self.api_key.isascii()):
             raise InputError("the API key is too short, or has special characters; use at least 16 of a-z and 0-9.")
+        allowed_sources(self.allow_other_source, ())
+        if self.upstream is not None:
+            checked_url(self.upstream)
+        if self.upstream_key is not None and not (self.upstream_key.isascii() and self.upstream_key.isprintable()):
+            raise InputError("the key of the upstream has letters that cannot be sent; expected plain ASCII.")
         if self.api_key is None and not self.insecure and not _is_local(self.host):
             raise InputError(
                 f"{self.host} can be reached from other machines. Set an API key in the environment variable "

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from queue import Empty, Full, Queue
 from threading import Thread
 from typing import Any, Literal, TypeAlias
@@ -38,8 +39,8 @@ _MOST_WAITING = 100_000
 _PORTION = 5000
 _DAY = 86_400.0
 _CLEAN_EVERY = 600.0
-# Any number that other programs are unlikely to use: two services that start at once must not both migrate.
-_MIGRATION_LOCK = 7_212_025
+# Any number that other programs are unlikely to use: two processes must not both migrate, or draw, at once.
+_LOCK = 7_212_025
 _ID = re.compile("[0-9a-f]{32}")
 _UNKNOWN = "there is no served answer with this id; it may be too old, or was not stored."
 
@@ -65,13 +66,24 @@ answers = sa.Table(
     sa.Column("label_source", sa.Text),
     sa.Column("label_probability", sa.Double),
     sa.Column("label_time", sa.Double, index=True),
+    sa.Column("own_id", sa.Text),
+    sa.Column("upstream_model", sa.Text),
+    sa.Column("drawn_time", sa.Double),
+    sa.Column("drawn_probability", sa.Double),
+    sa.Column("cells", sa.Text),
 )
 """A row for each served answer.
 
-time, label_time : in seconds since 1970, UTC.
+time, label_time, drawn_time : in seconds since 1970, UTC.
 group : as JSON, since groups may be texts or numbers.
 record : the record as JSON, if the service keeps text.
 label_probability : with which an audit drew the answer; NULL for a volunteered label.
+own_id : the `id` of the record, as JSON.
+upstream_model : the LLM that an upstream says it used.
+drawn_time : when :meth:`Store.draw` drew the answer for labelling; NULL if it did not.
+drawn_probability : with which the answer is in one of the draws so far, whether it is or not.
+cells : as JSON, which intervals of the model's version the answer is about: the model of a set (else null), and the
+    numbers of its cells. With it the watch needs no text.
 """
 
 
@@ -79,7 +91,21 @@ def _create(connection: Any) -> None:
     metadata.create_all(connection)
 
 
-MIGRATIONS: list[Callable[[Any], None]] = [_create]
+def _add_draws(connection: Any) -> None:
+    """Add the columns that the first schema did not have; a new database has them."""
+    there = {column["name"] for column in sa.inspect(connection).get_columns(answers.name)}
+    for name in ("own_id", "upstream_model", "drawn_time", "drawn_probability"):
+        if name not in there:
+            kind = answers.c[name].type.compile(connection.dialect)
+            connection.execute(sa.text(f"ALTER TABLE {answers.name} ADD COLUMN {name} {kind}"))
+
+
+def _add_cells(connection: Any) -> None:
+    if "cells" not in {column["name"] for column in sa.inspect(connection).get_columns(answers.name)}:
+        connection.execute(sa.text(f"ALTER TABLE {answers.name} ADD COLUMN cells TEXT"))
+
+
+MIGRATIONS: list[Callable[[Any], None]] = [_create, _add_draws, _add_cells]
 """Step n brings a database from schema version n to n + 1."""
 
 
@@ -102,7 +128,7 @@ class Label:
     """The label of a served answer.
 
     correct : 1 or 0, or a number in between.
-    probability : with which an audit drew the answer; None if the label was volunteered.
+    probability : with which an audit drew the answer; None if the label was volunteered, or if the store drew it.
     """
 
     id: str
@@ -112,8 +138,6 @@ class Label:
 
     def __post_init__(self) -> None:
         require_id(self.id)
-        if self.source == "audit" and self.probability is None:
-            raise InputError("a label of an audit needs the probability with which the answer was drawn.")
         if self.source == "volunteered" and self.probability is not None:
             raise InputError("a volunteered label has no probability; only an audit draws answers at random.")
 
@@ -141,15 +165,16 @@ class Store:
 
     url : of SQLAlchemy, such as ``sqlite:///served.db`` or ``postgresql+psycopg://user@host/name``.
     keep_days : delete older answers, with their labels; None keeps them.
+    must_exist : raise if there is no such file; a service makes it.
     """
 
-    def __init__(self, url: str, keep_days: float | None = None) -> None:
+    def __init__(self, url: str, keep_days: float | None = None, *, must_exist: bool = False) -> None:
         self.counts = Counts()
         self._keep_days = keep_days
         self._queue: Queue[dict[str, Any] | _Task | None] = Queue(_MOST_WAITING)
         self._cleaned = -math.inf
         try:
-            self._engine = _engine(url)
+            self._engine = _engine(url, must_exist=must_exist)
             try:
                 self._migrate()
             except BaseException:
@@ -190,20 +215,72 @@ class Store:
         return task.done
 
     def _label(self, connection: Any, label: Label) -> InputError | None:
+        found = connection.execute(
+            sa.select(answers.c.label_source, answers.c.drawn_time, answers.c.drawn_probability).where(
+                answers.c.id == label.id
+            )
+        ).first()
+        if found is None:
+            return UnknownAnswerError(_UNKNOWN)
+        if label.source == "volunteered" and found.label_source == "audit":
+            return InputError("this answer has a label of an audit, which a volunteered one does not replace.")
+        probability = label.probability
+        if label.source == "audit" and probability is None:
+            if found.drawn_time is None:
+                return InputError(
+                    "this answer was not drawn for labelling; a label of an audit needs the probability with which "
+                    "the answer was drawn."
+                )
+            probability = found.drawn_probability
         values = {
             "label": label.correct,
             "label_source": label.source,
-            "label_probability": label.probability,
+            "label_probability": probability,
             "label_time": time.time(),
         }
-        update = answers.update().where(answers.c.id == label.id).values(values)
-        if label.source == "volunteered":
-            update = update.where(answers.c.label_source.is_distinct_from("audit"))
-        if connection.execute(update).rowcount:
-            return None
-        if connection.execute(sa.select(answers.c.id).where(answers.c.id == label.id)).first() is not None:
-            return InputError("this answer has a label of an audit, which a volunteered one does not replace.")
-        return UnknownAnswerError(_UNKNOWN)
+        connection.execute(answers.update().where(answers.c.id == label.id).values(values))
+        return None
+
+    def draw(
+        self, model: str, n: int, choose: Callable[[list[dict[str, Any]]], list[str]], since: float | None = None
+    ) -> list[dict[str, Any]]:
+        """Draw answers of a model for labelling, and return them.
+
+        Answers that were drawn before are not drawn again. The probability that an answer is in one of the draws so
+        far is stored with each answer, drawn or not: after a chance of p and now one of n in m, p + (1 - p) n/m.
+
+        choose : returns the ids of `n` of the answers that it gets, each with the same chance.
+        since : draw from answers that were served since then.
+        """
+        names = ("id", "calibrated", "group", "drawn_time")
+        query = sa.select(*(answers.c[name] for name in names)).where(answers.c.model == model)
+        if since is not None:
+            query = query.where(answers.c.time >= since)
+        writing = self._engine.connect().execution_options(qacal_writes=True)
+        with _reported(), writing as connection, connection.begin():
+            _lock(connection)
+            found = [dict(row) for row in connection.execute(query.order_by(answers.c.id)).mappings()]
+            pool = [row for row in found if row["drawn_time"] is None]
+            if n > len(pool):
+                raise InputError(
+                    f"there are {len(pool):,} answers of {model!r} to draw from; ask for at most as many (-n)."
+                )
+            ids = choose(pool)
+            before = sa.func.coalesce(answers.c.drawn_probability, 0.0)
+            raised = before + (1 - before) * (n / len(pool))
+            for some in _portions([row["id"] for row in found]):
+                connection.execute(answers.update().where(answers.c.id.in_(some)).values(drawn_probability=raised))
+            now = time.time()
+            for some in _portions(ids):
+                connection.execute(answers.update().where(answers.c.id.in_(some)).values(drawn_time=now))
+            # In the order of their ids, which are random: who labels in this order labels at random.
+            return [
+                _with_group(row)
+                for some in _portions(sorted(ids))
+                for row in connection.execute(
+                    sa.select(answers).where(answers.c.id.in_(some)).order_by(answers.c.id)
+                ).mappings()
+            ]
 
     # The thread that writes
 
@@ -268,21 +345,63 @@ class Store:
 
     # Reading
 
-    def rows(self, *, labelled: bool = False, model: str | None = None) -> Iterator[dict[str, Any]]:
+    def rows(
+        self,
+        *,
+        labelled: bool = False,
+        model: str | None = None,
+        version: str | None = None,
+        since: float | None = None,
+        columns: Sequence[str] | None = None,
+        latest: int | None = None,
+    ) -> Iterator[dict[str, Any]]:
         """Yield stored answers in the order of time; labelled ones in the order of their labels.
 
         labelled : only those with a label.
-        model : only those of one served model.
+        model, version : only those of one served model, or of one version.
+        since : only those that were served since then.
+        columns : only these columns.
+        latest : only so many, the last ones first.
         """
-        query = sa.select(answers).order_by(answers.c.label_time if labelled else answers.c.time, answers.c.id)
+        wanted = answers.c if columns is None else [answers.c[name] for name in columns]
+        order = answers.c.label_time if labelled else answers.c.time
+        query = sa.select(*wanted).order_by(order if latest is None else order.desc(), answers.c.id).limit(latest)
         if labelled:
             query = query.where(answers.c.label.is_not(None))
-        if model is not None:
-            query = query.where(answers.c.model == model)
+        for column, value in ((answers.c.model, model), (answers.c.model_version, version)):
+            if value is not None:
+                query = query.where(column == value)
+        if since is not None:
+            query = query.where(answers.c.time >= since)
         with _reported(), self._engine.connect() as connection:
             for row in connection.execution_options(yield_per=1000).execute(query).mappings():
-                group = row["group"]
-                yield {**row, "group": None if group is None else json.loads(group)}
+                yield _with_group(row)
+
+    def models(self) -> list[str]:
+        """Return the names of the models of which there are answers."""
+        with _reported(), self._engine.connect() as connection:
+            return sorted(connection.execute(sa.select(answers.c.model).distinct()).scalars())
+
+    def unlabelled_draws(self, model: str, since: float | None = None) -> int:
+        """Return how many answers were drawn for labelling and have no label of an audit."""
+        query = sa.select(sa.func.count()).where(
+            answers.c.model == model,
+            answers.c.drawn_time.is_not(None),
+            answers.c.label_source.is_distinct_from("audit"),
+        )
+        if since is not None:
+            query = query.where(answers.c.time >= since)
+        with _reported(), self._engine.connect() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def labels_of(self, model: str, version: str) -> tuple[int, float]:
+        """Return how many labels the answers of a version have, and the time of the last one."""
+        query = sa.select(sa.func.count(), sa.func.max(answers.c.label_time)).where(
+            answers.c.label_time.is_not(None), answers.c.model == model, answers.c.model_version == version
+        )
+        with _reported(), self._engine.connect() as connection:
+            count, last = connection.execute(query).one()
+        return count, last or 0.0
 
     @property
     def waiting(self) -> int:
@@ -305,8 +424,7 @@ class Store:
     def _migrate(self) -> None:
         """Bring the database to the schema of this version of qacal: all steps, or none."""
         with self._engine.connect().execution_options(qacal_writes=True) as connection, connection.begin():
-            if connection.dialect.name == "postgresql":
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+            _lock(connection)
             found = 0
             if sa.inspect(connection).has_table(_version.name):
                 found = connection.execute(sa.select(_version.c.version)).scalar_one()
@@ -322,10 +440,23 @@ class Store:
                 connection.execute(_version.update().values(version=len(MIGRATIONS)))
 
 
-def row_of(id_: str, model: str, version: str, evidence: dict[str, Any], record: Any = None) -> dict[str, Any]:
+def row_of(
+    id_: str,
+    model: str,
+    version: str,
+    evidence: dict[str, Any],
+    record: Any = None,
+    *,
+    own_id: Any = None,
+    upstream_model: str | None = None,
+    cells: Any = None,
+) -> dict[str, Any]:
     """Return the row of a served answer.
 
     record : to keep with it; None for none.
+    own_id : the `id` of the record, by which it can be found later; None if it has none.
+    upstream_model : the LLM that an upstream says it used.
+    cells : the intervals that it is about.
     """
     names = ("source", "confidence", "calibrated", "low", "high", "unlike", "decision")
     group = evidence["group"]
@@ -337,7 +468,26 @@ def row_of(id_: str, model: str, version: str, evidence: dict[str, Any], record:
         "group": None if group is None else json.dumps(group),
         **{name: evidence[name] for name in names},
         "record": None if record is None else json.dumps(record),
+        "own_id": json.dumps(own_id) if isinstance(own_id, str | int) else None,
+        "upstream_model": upstream_model,
+        "cells": None if cells is None else json.dumps(cells),
     }
+
+
+def _with_group(row: Any) -> dict[str, Any]:
+    """Return a row as an object, with group and own id as they were served."""
+    return {**row, **{name: json.loads(row[name]) for name in ("group", "own_id") if row.get(name) is not None}}
+
+
+def _portions(ids: list[str]) -> Iterator[list[str]]:
+    for first in range(0, len(ids), _PORTION):
+        yield ids[first : first + _PORTION]
+
+
+def _lock(connection: Any) -> None:
+    """Let others wait who also take this lock, until the transaction ends; SQLite has one writer anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
 
 
 @contextmanager
@@ -356,7 +506,7 @@ def _said(error: Exception) -> str:
     return str(said).strip().partition("\n")[0]
 
 
-def _engine(url: str) -> Any:
+def _engine(url: str, *, must_exist: bool) -> Any:
     """Return the engine for a URL; SQLite with a write-ahead log, and commits that are on disk."""
     address = sa.make_url(url)
     if address.get_backend_name() == "postgresql":
@@ -367,6 +517,8 @@ def _engine(url: str) -> Any:
         )
     if address.database in (None, "", ":memory:"):
         raise StoreError("the store needs a file: sqlite:///served.db.")
+    if must_exist and not Path(str(address.database)).is_file():
+        raise StoreError(f"there is no store {address.database}; qacal serve makes it. Check --store.")
     engine = sa.create_engine(address, connect_args={"timeout": 10})
 
     def connected(connection: Any, _: Any) -> None:

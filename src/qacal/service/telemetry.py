@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from opentelemetry import _logs
+from opentelemetry import _logs, context, trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from qacal import __version__
 from qacal.service.served import Models
 from qacal.service.store import Store
 
 _SECONDS = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _TWENTIETHS = tuple(step / 20 for step in range(1, 21))
+_TRACE_CONTEXT = TraceContextTextMapPropagator()
 
 
 class Telemetry:
@@ -57,20 +62,26 @@ class Telemetry:
             "qacal_labels", "Labels by source and outcome.", ("source", "outcome"), registry=self.registry
         )
         self.registry.register(_State(models, store))
-        self._events = _logs.get_logger("qacal")
-        # Without the SDK of OpenTelemetry, the loggers are those of the API, which send nothing.
-        self._has_exporter = not type(self._events).__module__.startswith("opentelemetry._logs")
+        # It sends nothing until somebody sets up the SDK of OpenTelemetry, which may be after this service started.
+        self._events = _logs.get_logger("qacal", __version__)
 
-    def served(self, model: str, evidence: dict[str, Any]) -> None:
-        """Count a calibrated answer."""
+    def served(self, model: str, evidence: dict[str, Any], response_id: Any = None) -> None:
+        """Count a calibrated answer.
+
+        response_id : the id of the completion that holds the answer, if it is known.
+        """
         self.answers.labels(model, "calibrated").inc()
         self.confidence.labels(model).observe(evidence["calibrated"])
         if evidence["decision"] == "abstain":
             self.abstentions.labels(model).inc()
         if evidence["source"] not in ("band", "group"):
             self.far.labels(model, evidence["source"]).inc()
-        if self._has_exporter:
-            self._events.emit(_event(model, evidence))
+        self._events.emit(
+            event_name="gen_ai.evaluation.result",
+            timestamp=time.time_ns(),
+            severity_number=_logs.SeverityNumber.INFO,
+            attributes=_attributes(model, evidence, response_id),
+        )
 
     def refused(self, model: str, record: dict[str, Any], problem: str) -> None:
         """Count a record that could not be calibrated."""
@@ -107,15 +118,38 @@ class _State(Collector):
         yield GaugeMetricFamily("qacal_store_waiting", "Answers and labels not written yet.", self._store.waiting)
 
 
-def _event(model: str, evidence: dict[str, Any]) -> Any:
-    """Return an answer as an evaluation in the words of OpenTelemetry."""
+def _attributes(model: str, evidence: dict[str, Any], response_id: Any) -> dict[str, str | float]:
+    """Return an answer as an evaluation in the words of OpenTelemetry.
+
+    The interval has names of its own: those proposed for OpenTelemetry (`gen_ai.evaluation.score.ci.*`) are not
+    decided, and mean an interval of the score of one answer, while this one is about a band of answers on average.
+    """
     attributes = {
-        "gen_ai.evaluation.name": "qacal",
+        "gen_ai.evaluation.name": "calibrated_confidence",
         "gen_ai.evaluation.score.value": evidence["calibrated"],
-        "gen_ai.response.id": evidence["id"],
+        "gen_ai.evaluation.score.label": evidence["decision"],
+        "gen_ai.response.id": response_id if isinstance(response_id, str) else None,
+        "qacal.id": evidence["id"],
         "qacal.model": model,
         "qacal.model_version": evidence["model_version"],
+        "qacal.confidence": evidence["confidence"],
+        "qacal.source": evidence["source"],
+        "qacal.low": evidence["low"],
+        "qacal.high": evidence["high"],
+        "qacal.alpha": evidence["alpha"],
     }
-    if evidence["decision"] is not None:
-        attributes["gen_ai.evaluation.score.label"] = evidence["decision"]
-    return _logs.LogRecord(event_name="gen_ai.evaluation.result", attributes=attributes)
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+@contextmanager
+def parented(headers: dict[bytes, bytes]) -> Iterator[None]:
+    """Make what is sent meanwhile part of the caller's trace, if its request names one and nothing else has done so."""
+    if b"traceparent" not in headers or trace.get_current_span().get_span_context().is_valid:
+        yield
+        return
+    carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+    token = context.attach(_TRACE_CONTEXT.extract(carrier))
+    try:
+        yield
+    finally:
+        context.detach(token)

@@ -1,0 +1,118 @@
+"""`qacal refit`: a new version of a model, with labels of what it served."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qacal.cli import options
+from qacal.errors import InputError
+
+if TYPE_CHECKING:
+    from qacal.model.refitting import Refit
+
+
+def run(
+    model: options.Model,
+    store: options.Store,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Save the new model here, and leave MODEL as it is."),
+    ] = None,
+    records: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The labelled rows of the first fit, which train, too. A model keeps none."),
+    ] = None,
+    texts: options.Texts = None,
+    name: options.ServedName = None,
+    since: options.Since = None,
+    without_volunteered: Annotated[
+        bool, typer.Option("--without-volunteered", help="Do not train on volunteered labels either.")
+    ] = False,
+    allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="Accept answers of several LLMs.")] = False,
+    json: options.Json = False,
+    embedder: options.Embedder = None,
+) -> None:
+    """Fit a served model again, with the labels of what it served.
+
+    Settings are those of MODEL. Labels of audits, of answers that were drawn at random (qacal label-next --store),
+    certify: the new intervals are about the served answers that were drawn from. Volunteered labels and the rows of
+    --records only train, because nobody knows how they were chosen. If answers were drawn with different chances, some
+    are left out of the sample at random, so that all had the same chance; they train.
+
+    The new version takes the place of MODEL in one step, and a running qacal serve loads it. The old one is kept in
+    MODEL.versions, and qacal versions puts it back. A threshold is not taken over: choose a new one.
+
+    \b
+        qacal label-next model --store sqlite:///qacal-served.db -n 300 -o to_label.jsonl
+        qacal refit model --store sqlite:///qacal-served.db --records train.parquet
+        qacal refit model --store sqlite:///qacal-served.db --texts log.jsonl --since 2026-10-01 -o new_model
+    """
+    from qacal.model.model import QACalibrator
+    from qacal.model.refitting import refit
+    from qacal.model.saved import load
+    from qacal.model.summary import described
+    from qacal.model.versions import replaced
+    from qacal.service.learning import labelled_answers, name_in, opened
+    from qacal.storage import version_of
+
+    if output is not None:
+        options.require_folder(output)
+    old = load(model, embedder=embedder)
+    if not isinstance(old, QACalibrator):
+        raise InputError(
+            f"{model} is a set of models, and refit takes a single one. Fit the set again: qacal fit --by."
+        )
+    with opened(store) as rows:
+        served = name_in(rows, model, name)
+        answers, lacking = labelled_answers(rows, served, old, since=options.seconds(since), texts=texts)
+        unlabelled = rows.unlabelled_draws(served, options.seconds(since))
+    if without_volunteered:
+        answers = [one for one in answers if one.probability is not None]
+    with options.progress() as progress:
+        found = refit(old, answers, records, allow_mixed=allow_mixed, progress=progress)
+    before = None
+    if output is None:
+        before = replaced(model, found.model)
+    else:
+        found.model.save(output)
+    version = version_of(output or model)[:12]
+    if json:
+        counts = {one.name: getattr(found, one.name) for one in fields(found) if one.name != "model"}
+        content = {"model": output or model, "version": version, "replaced": before, **counts}
+        print(options.json_text({**content, "without_text": lacking, "drawn_without_label": unlabelled}))
+    else:
+        options.show(described(found.model))
+    for line in _notes(found, lacking, unlabelled):
+        options.note(line)
+    if old.decision_rule_ is not None:
+        options.note("The old version had a threshold; this one has none (qacal threshold).")
+    options.note(f"Saved to {output or model}, version {version}.")
+    if before is not None:
+        options.note(f"To put the old version back:\n    qacal versions {quote(model)} --put-back {before}")
+
+
+def _notes(found: Refit, lacking: int, unlabelled: int) -> list[str]:
+    """Return which labels were used for what."""
+    out = [
+        f"{found.audited:,} labels of audits, {found.volunteered:,} volunteered ones and {found.earlier:,} earlier "
+        f"rows. Only labels of audits certify: each answer had a chance of {found.probability:.3g} to be among them."
+    ]
+    if found.sample < found.audited:
+        out.append(
+            f"{found.audited - found.sample:,} labels of audits only train, so that all answers had the same chance: "
+            "they were drawn with different ones."
+        )
+    if found.repeated:
+        out.append(f"{found.repeated:,} rows were left out, since their questions are in the sample of the audits.")
+    if lacking:
+        out.append(f"{lacking:,} volunteered labels were left out: the store has no texts of their answers (--texts).")
+    if unlabelled:
+        out.append(
+            f"Note: {unlabelled:,} answers were drawn for labelling and have no label of an audit. If these are the "
+            "hard ones, the intervals do not hold: label all that was drawn."
+        )
+    return out

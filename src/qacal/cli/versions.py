@@ -1,0 +1,47 @@
+"""`qacal versions`: which versions of a model there are, and how to put one back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from qacal.cli import options
+
+
+def run(
+    model: options.Model,
+    put_back: Annotated[
+        str | None,
+        typer.Option(
+            "--put-back", metavar="VERSION", help="Put this version in the place of MODEL: its first digits, or last."
+        ),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """List the versions of a model, and put an earlier one back.
+
+    qacal refit keeps the version that it replaces, in the folder MODEL.versions. Putting a version back keeps the one
+    that it replaces, too, so it can be undone. A running qacal serve loads the version without dropping a request. To
+    forget a version, delete its folder.
+
+    \b
+        qacal versions model
+        qacal versions model --put-back last
+    """
+    from qacal.model import versions
+
+    if put_back is not None:
+        name = versions.put_back(model, None if put_back == "last" else put_back)
+        options.note(f"{model} is version {name} again.")
+    found = versions.versions(model)
+    if json:
+        rows = [{"version": one.name, "path": str(one.path), "is_present": one.is_present} for one in found]
+        print(options.json_text(rows))
+        return
+    times = [datetime.fromtimestamp(one.since, UTC).strftime("%Y-%m-%d %H:%M") for one in found]
+    rows_shown = [
+        (one.name, "present" if one.is_present else "kept", time) for one, time in zip(found, times, strict=True)
+    ]
+    options.show_table(f"{len(found)} versions of {model}", ("version", "state", "since (UTC)"), rows_shown)

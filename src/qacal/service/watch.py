@@ -1,0 +1,226 @@
+"""The watch of a service: whether the intervals of the served versions hold for the answers that audits labelled.
+
+The store has what a bet needs: the label, the calibrated probability and the cells of each answer, so it needs no text.
+Labels of audits are bet on in the order of their times. Volunteered labels are counted and raise no alarm: people
+complain about wrong answers more often than they praise right ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from fastapi import FastAPI
+from starlette.responses import JSONResponse, Response
+
+from qacal.calibrators.base import FROM_FAR, SOURCES
+from qacal.errors import InputError
+from qacal.model.broken import Labelled, has_intervals
+from qacal.model.model import QACalibrator
+from qacal.model.signals import Signal, signals, unreadable_signal, upstream_signal
+from qacal.model.watching import Watch, equal_chances, watched
+from qacal.tally.ids import id_hashes
+
+if TYPE_CHECKING:
+    from qacal.service.app import Service
+    from qacal.service.served import Served
+
+# A look at the store is shared by all who ask within so many seconds.
+_SECONDS = 5.0
+# Signals are about so many answers, the last ones.
+_LATEST = 5000
+_LABELLED = (
+    *("id", "own_id", "label", "label_source", "label_probability", "label_time", "drawn_time", "calibrated"),
+    *("source", "cells"),
+)
+_SERVED = ("group", "confidence", "unlike", "cells", "upstream_model")
+
+
+class Watches:
+    """The watches of all served models.
+
+    seconds : between two looks at the store.
+    """
+
+    def __init__(self, service: Service, seconds: float = _SECONDS) -> None:
+        self.seconds = seconds
+        self._service = service
+        self._lock = asyncio.Lock()
+        self._until = 0.0
+        self._found: dict[str, Any] = {}
+        # By model: its version and labels, and what they say. Bets are made again only if there are new labels.
+        self._bets: dict[str, tuple[Any, dict[str, Any]]] = {}
+
+    async def found(self) -> dict[str, Any]:
+        """Return what the watches say; the store is read, and bets are made, in a thread."""
+        async with self._lock:
+            if time.monotonic() >= self._until:
+                self._found = await asyncio.to_thread(self._look)
+                self._until = time.monotonic() + self.seconds
+            return self._found
+
+    def _look(self) -> dict[str, Any]:
+        served = self._service.models.served
+        return {"looked": _iso(time.time()), "models": [self._of_model(one) for one in served.values()]}
+
+    def _of_model(self, served: Served) -> dict[str, Any]:
+        store = self._service.required_store()
+        state = (served.version, store.labels_of(served.name, served.version))
+        if self._bets.get(served.name, (None,))[0] != state:
+            rows = store.rows(model=served.name, version=served.version, columns=_LABELLED, labelled=True)
+            self._bets[served.name] = state, _bets(served, list(rows), self._service.settings.watch_alpha)
+        latest = [*store.rows(model=served.name, version=served.version, columns=_SERVED, latest=_LATEST)]
+        found = self._bets[served.name][1]
+        parts = [
+            {**part, "signals": [asdict(signal) for signal in _signals(served, part["value"], latest)]}
+            for part in found["parts"]
+        ]
+        changes = [upstream_signal([row["upstream_model"] for row in latest]), self._unreadable(served.name)]
+        return {
+            "name": served.name,
+            "version": served.version,
+            **found,
+            "is_alarm": any(part["is_alarm"] for part in parts),
+            "parts": parts,
+            "signals": [asdict(signal) for signal in changes if signal is not None],
+        }
+
+    def _unreadable(self, name: str) -> Signal | None:
+        """Return the share of records since the start of the process with a confidence that could not be read."""
+        value = self._service.telemetry.registry.get_sample_value
+        outcomes = [
+            value("qacal_answers_total", {"model": name, "outcome": outcome}) for outcome in ("calibrated", "error")
+        ]
+        unreadable = value("qacal_unparsed_confidence_total", {"model": name})
+        return unreadable_signal(int(unreadable or 0), int(sum(outcome or 0 for outcome in outcomes)))
+
+
+def _bets(served: Served, rows: list[dict[str, Any]], alpha: float) -> dict[str, Any]:
+    """Return what the labels of a version say about the intervals of each of its models."""
+    audits = [row for row in rows if row["label_source"] == "audit"]
+    by_value: dict[Any, list[dict[str, Any]]] = {}
+    for row in audits:
+        if row["cells"] is not None:
+            value, *cells = json.loads(row["cells"])
+            by_value.setdefault(value, []).append({**row, "cells": cells})
+    models = served.model._models.items()
+    return {
+        "volunteered": len(rows) - len(audits),
+        "without_cells": len(audits) - sum(map(len, by_value.values())),
+        "parts": [{"value": value, **_part(model, by_value.get(value, []), alpha)} for value, model in models],
+    }
+
+
+def _part(model: QACalibrator, rows: list[dict[str, Any]], alpha: float) -> dict[str, Any]:
+    if not has_intervals(model):
+        return _problem(f"this model has no intervals ({type(model.calibrator_).__name__}), so nothing can be broken.")
+    # Answers with one id are a document; without ids, each answer is by itself.
+    name = "own_id" if rows and all(row["own_id"] is not None for row in rows) else "id"
+    ids = id_hashes([row[name] for row in rows], len(rows)) if rows else np.empty(0, dtype=np.uint64)
+    # Within a draw of the store all answers have the same chance, so only other audits are thinned.
+    has_chance = np.full(len(rows), not all(row["drawn_time"] is not None for row in rows))
+    chance = np.array([row["label_probability"] for row in rows], dtype=np.float64)
+    kept, _ = equal_chances(chance, has_chance, ids, "")
+    levels = len(np.unique(_cells(model).lineage.depth))
+    labelled = Labelled(
+        correct=np.array([row["label"] for row in rows], dtype=np.float64),
+        answer=np.array([row["calibrated"] for row in rows], dtype=np.float64),
+        cells=np.array([row["cells"] for row in rows], dtype=np.int64).reshape(len(rows), levels),
+        is_far=np.array([row["source"] == SOURCES[FROM_FAR] for row in rows], dtype=bool),
+        ids=ids,
+    ).only(kept)
+    try:
+        found = watched(model, labelled, alpha)
+    except InputError as error:
+        return _problem(str(error))
+    times = [row["label_time"] for row, keep in zip(rows, kept.tolist(), strict=True) if keep]
+    return _shown(found, times, int(np.count_nonzero(~kept)))
+
+
+def _cells(model: QACalibrator) -> Any:
+    maps: Any = model.calibrator_.maps_
+    return getattr(maps, "cells", maps)
+
+
+def _problem(text: str) -> dict[str, Any]:
+    return {"is_alarm": False, "headline": text, "since": None, "labels": 0, "alarms": [], "intervals": []}
+
+
+def _shown(found: Watch, times: list[float], thinned: int) -> dict[str, Any]:
+    """Return a watch as JSON, with the times of its alarms in place of numbers of labels alone."""
+
+    def since(after: int | None) -> str | None:
+        return None if after is None else _iso(times[after - 1])
+
+    intervals = [{**asdict(one), "since": since(one.broken_after)} for one in found.intervals]
+    return {
+        "is_alarm": found.is_alarm,
+        "headline": found.headline,
+        "since": since(found.broken_after),
+        "broken_after": found.broken_after,
+        "alpha": found.alpha,
+        "labels": found.labels,
+        "documents": found.documents,
+        "far": found.far,
+        "thinned": thinned,
+        "alarms": [one for one in intervals if one["broken_after"] is not None],
+        "intervals": intervals,
+    }
+
+
+def _signals(served: Served, value: Any, rows: list[dict[str, Any]]) -> tuple[Signal, ...]:
+    """Return how the last answers of a model differ from its fit."""
+    if served.model._by is not None:
+        rows = [row for row in rows if row["cells"] is not None and json.loads(row["cells"])[0] == value]
+    read = [row for row in rows if row["confidence"] is not None]
+    confidence, unlike = (np.array([row[name] for row in read], dtype=float) for name in ("confidence", "unlike"))
+    return signals(served.model._models[value], [row["group"] for row in read], confidence, unlike)
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+_SCHEMA = {
+    "type": "object",
+    "required": ["looked", "models"],
+    "properties": {
+        "looked": {"type": "string", "description": "When the store was read."},
+        "models": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "version", "is_alarm", "volunteered", "without_cells", "parts", "signals"],
+            },
+        },
+    },
+}
+
+
+def add_routes(app: FastAPI, service: Service) -> Watches:
+    """Add the route of the watch, and return the watches."""
+    watches = Watches(service)
+
+    @app.get(
+        "/v1/watch",
+        summary="Whether the intervals still hold",
+        responses={200: {"content": {"application/json": {"schema": _SCHEMA}}}},
+    )
+    async def watch() -> Response:
+        """Return what the labels of audits say about the intervals of each served version, and what has changed.
+
+        `parts` has one entry, or one for each model of a set. Its `alarms` are broken intervals: the `group`, the
+        `kind` of interval, which `side` is broken, and `since` when. All alarms that are ever raised for a version are
+        right with probability 1 - `alpha`. Volunteered labels are counted and raise no alarm. `signals` are changes
+        that need no labels, without a guarantee.
+        """
+        service.required_store()
+        return JSONResponse(await watches.found())
+
+    app.state.watches = watches
+    return watches

@@ -1,0 +1,304 @@
+"""A client of the package `openai` whose chat completions carry calibrated confidences, without a service.
+
+The client that is returned is of the same class, and everything but `chat.completions.create` is unchanged;
+`chat.completions.stream` uses it, too. The package is never imported here: whoever has a client has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from qacal.errors import InputError, QacalError
+from qacal.model.base import BaseModel
+from qacal.model.saved import load
+from qacal.parameters import shown
+from qacal.records.columns import PROVENANCE
+from qacal.records.provenance import AllowOtherSource, allowed_sources
+from qacal.sources.completions import NAME, ConfidenceFrom, Gathered, Plan, Planner, Read, abstention, unread
+from qacal.sources.elicitation.reply import Reply, Request
+
+Client = TypeVar("Client")
+
+# What a request says about the way it is sent; a second question is sent the same way.
+_TRANSPORT = ("extra_headers", "extra_query", "timeout")
+_RAW = "x-stainless-raw-response"
+_REFUSALS = (400, 403, 422, 501)
+
+
+def calibrated(
+    client: Client,
+    model: BaseModel | str | Path,
+    *,
+    confidence_from: str = "auto",
+    abstain: bool = False,
+    allow_other_source: AllowOtherSource = False,
+) -> Client:
+    """Return an OpenAI client whose chat completions have their evidence in `qa_calibration`.
+
+    It is at the top of a completion, in its choice and in its message; in a stream, in the chunk that ends the answer.
+    `calibrated` there is None, with a `reason`, if no confidence could be read. Completions with tools, images or
+    several choices are unchanged.
+
+    client : an ``openai.OpenAI`` or ``openai.AsyncOpenAI``; it is not changed.
+    model : a fitted model, or the path of a saved one.
+    confidence_from : "logprobs", "second-question", "one-call" or "p-true", as in ``qacal serve``; by default what the
+        model was fitted on.
+    abstain : replace the content of answers whose decision is to abstain. A stream is held back until then.
+    allow_other_source : as in :meth:`QACalibrator.calibrate`; "model" accepts another LLM than that of the fit.
+    """
+    openai = sys.modules.get("openai")
+    is_async = openai is not None and isinstance(client, openai.AsyncOpenAI)
+    if not is_async and not (openai is not None and isinstance(client, openai.OpenAI)):
+        raise InputError(f"client is {shown(client)}; expected an openai.OpenAI or openai.AsyncOpenAI.")
+    if confidence_from not in [*ConfidenceFrom]:
+        expected = ", ".join(ConfidenceFrom)
+        raise InputError(f"confidence_from is {shown(confidence_from)}; expected one of {expected}.")
+    if not isinstance(model, BaseModel | str | Path):
+        raise InputError(f"model is {shown(model)}; expected a fitted model or the path of a saved one.")
+    allowed = allowed_sources(allow_other_source, {*PROVENANCE})
+    loaded = load(model, warm=True) if isinstance(model, str | Path) else model
+    known: Any = client
+    wrapped: Any = known.copy()
+
+    def copied(**changes: Any) -> Any:
+        settings: dict[str, Any] = {"abstain": abstain, "allow_other_source": allow_other_source}
+        return calibrated(known.copy(**changes), loaded, confidence_from=confidence_from, **settings)
+
+    wrapped.copy = wrapped.with_options = copied
+    completions = wrapped.chat.completions
+    calibration = _Calibration(
+        completions.create, loaded, Planner(ConfidenceFrom(confidence_from), loaded), abstain, allowed
+    )
+    completions.create = calibration.create_async if is_async else calibration.create
+    result: Client = wrapped
+    return result
+
+
+@dataclass(frozen=True)
+class _Calibration:
+    """Calls the `create` of a client, and adds the evidence to what it returns."""
+
+    call: Callable[..., Any]
+    model: BaseModel
+    planner: Planner
+    abstains: bool
+    allowed: set[str]
+    without_logprobs: set[str | None] = field(default_factory=set)
+
+    def create(self, **arguments: Any) -> Any:
+        plan = self._plan(arguments)
+        if plan is None:
+            return self.call(**arguments)
+        sent = self._sent(plan)
+        try:
+            completion = self.call(**sent)
+        except Exception as error:
+            if not _may_be_logprobs(plan, sent, error):
+                raise
+            completion = self.call(**plan.sent(with_logprobs=False))
+            self.without_logprobs.add(plan.request.get("model"))
+        if plan.request.get("stream"):
+            completion._iterator = self._chunks(plan, completion._iterator)
+            return completion
+        parsed = _parsed(completion)
+        _annotate(plan, parsed, *self._found(plan, Reply.from_body(parsed.model_dump())))
+        return completion
+
+    async def create_async(self, **arguments: Any) -> Any:
+        plan = self._plan(arguments)
+        if plan is None:
+            return await self.call(**arguments)
+        sent = self._sent(plan)
+        try:
+            completion = await self.call(**sent)
+        except Exception as error:
+            if not _may_be_logprobs(plan, sent, error):
+                raise
+            completion = await self.call(**plan.sent(with_logprobs=False))
+            self.without_logprobs.add(plan.request.get("model"))
+        if plan.request.get("stream"):
+            completion._iterator = self._chunks_async(plan, completion._iterator)
+            return completion
+        parsed = _parsed(completion)
+        _annotate(plan, parsed, *await self._found_async(plan, Reply.from_body(parsed.model_dump())))
+        return completion
+
+    def _chunks(self, plan: Plan, chunks: Iterator[Any]) -> Iterator[Any]:
+        state = _Streamed(plan, holds=self.abstains or plan.one_call)
+        for chunk in chunks:
+            yield from state.take(chunk)
+            if state.is_due:
+                yield from state.finish(*self._found(plan, state.reply))
+        if state.is_open:
+            yield from state.finish(*self._found(plan, state.reply))
+
+    async def _chunks_async(self, plan: Plan, chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        state = _Streamed(plan, holds=self.abstains or plan.one_call)
+        async for chunk in chunks:
+            for taken in state.take(chunk):
+                yield taken
+            if state.is_due:
+                for last in state.finish(*await self._found_async(plan, state.reply)):
+                    yield last
+        if state.is_open:
+            for last in state.finish(*await self._found_async(plan, state.reply)):
+                yield last
+
+    def _found(self, plan: Plan, reply: Reply) -> tuple[dict[str, Any], str | None]:
+        """Return the evidence of a reply, and the text that takes the place of its content, if one does."""
+        reading = plan.reading(reply)
+        try:
+            asked = next(reading)
+            while True:
+                try:
+                    second = Reply.from_body(self.call(**_second(plan, asked)).model_dump())
+                except (sys.modules["openai"].OpenAIError, InputError):
+                    second = None
+                asked = reading.send(second)
+        except StopIteration as end:
+            return self._evidence(plan, end.value, reply)
+
+    async def _found_async(self, plan: Plan, reply: Reply) -> tuple[dict[str, Any], str | None]:
+        reading = plan.reading(reply)
+        try:
+            asked = next(reading)
+            while True:
+                try:
+                    second = Reply.from_body((await self.call(**_second(plan, asked))).model_dump())
+                except (sys.modules["openai"].OpenAIError, InputError):
+                    second = None
+                asked = reading.send(second)
+        except StopIteration as end:
+            return await asyncio.to_thread(self._evidence, plan, end.value, reply)
+
+    def _evidence(self, plan: Plan, read: Read, reply: Reply) -> tuple[dict[str, Any], str | None]:
+        if read.confidence is None:
+            return unread(read), None
+        known = {llm for part in self.model._models.values() for llm in part.origins_.get("model", ())}
+        record = plan.record(read, reply.model, known)
+        dropped = self.allowed - {self.model._by}
+        try:
+            (result,) = self.model._explained_rows(
+                [{name: value for name, value in record.items() if name not in dropped}], why=False
+            )
+        except QacalError as error:
+            result = {"error": {"message": str(error)}}
+        evidence = plan.evidence(read, result)
+        replacement = abstention(evidence) if self.abstains else None
+        if replacement is not None:
+            evidence["replaced"] = True
+        return evidence, replacement or (read.answer if plan.one_call else None)
+
+    def _plan(self, arguments: dict[str, Any]) -> Plan | None:
+        """Return how to find the confidence of a completion; `arguments` are as the caller gave them."""
+        given = {name: value for name, value in arguments.items() if type(value).__name__ not in ("NotGiven", "Omit")}
+        messages = given.get("messages")
+        if messages is not None and not isinstance(messages, str | dict):
+            # They may be an iterator, which is read only once, and replies of the client.
+            arguments["messages"] = messages = list(messages)
+            given["messages"] = [
+                one if isinstance(one, dict) or not hasattr(one, "model_dump") else one.model_dump(exclude_none=True)
+                for one in messages
+            ]
+        return self.planner.plan(given)
+
+    def _sent(self, plan: Plan) -> Request:
+        return plan.sent(with_logprobs=plan.request.get("model") not in self.without_logprobs)
+
+
+def _second(plan: Plan, asked: Request) -> Request:
+    sent = {name: plan.request[name] for name in _TRANSPORT if name in plan.request}
+    if sent.get("extra_headers"):
+        sent["extra_headers"] = {name: value for name, value in sent["extra_headers"].items() if name.lower() != _RAW}
+    own = {name: asked[name] for name in ("chat_template_kwargs",) if name in asked}
+    return {**{name: value for name, value in asked.items() if name not in own}, **sent, "extra_body": own or None}
+
+
+def _may_be_logprobs(plan: Plan, sent: Request, error: Exception) -> bool:
+    """Return whether a server may refuse a request for a field that the caller did not send."""
+    return plan.adds_logprobs and "logprobs" in sent and getattr(error, "status_code", None) in _REFUSALS
+
+
+def _parsed(completion: Any) -> Any:
+    """Return a completion; of a raw response, the one that the response keeps and returns to whoever parses it."""
+    return completion.parse() if hasattr(completion, "http_response") else completion
+
+
+def _annotate(plan: Plan, completion: Any, evidence: dict[str, Any], content: str | None) -> None:
+    choice = completion.choices[0]
+    if content is not None:
+        choice.message = type(choice.message)(role="assistant", content=content)
+    for part in (completion, choice, choice.message):
+        setattr(part, NAME, evidence)
+    if plan.adds_logprobs or content is not None:
+        choice.logprobs = None
+
+
+class _Streamed:
+    """The chunks of a stream, with the evidence in the one that ends the answer."""
+
+    def __init__(self, plan: Plan, *, holds: bool) -> None:
+        self._plan, self._holds = plan, holds
+        self._gathered, self._held = Gathered(), list[Any]()
+        self._last: Any = None
+        self._is_over = False
+
+    @property
+    def reply(self) -> Reply:
+        return self._gathered.reply
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the answer is complete, and its evidence is to be found."""
+        return self._gathered.finish is not None and not self._is_over
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is an answer without its evidence."""
+        return self._last is not None and not self._is_over
+
+    def take(self, chunk: Any) -> Iterator[Any]:
+        """Yield a chunk, unless it ends the answer or is held back."""
+        choices = getattr(chunk, "choices", None)
+        if self._is_over or not choices:
+            yield chunk
+            return
+        self._gathered.add(chunk.model_dump())
+        self._last = chunk
+        if self._plan.adds_logprobs:
+            choices[0].logprobs = None
+        if self._gathered.finish is None:
+            if self._holds:
+                self._held.append(chunk)
+            else:
+                yield chunk
+
+    def finish(self, evidence: dict[str, Any], content: str | None) -> Iterator[Any]:
+        """Yield what was held back, or something in its place, and the chunk that ends the answer."""
+        ending, finish = self._last, self._gathered.finish
+        if content is not None:
+            text = self._emptied()
+            text.choices[0].delta.role, text.choices[0].delta.content = "assistant", content
+            yield text
+        else:
+            yield from self._held
+        if content is not None or finish is None:
+            ending = self._emptied()
+            ending.choices[0].finish_reason = finish or "stop"
+        for part in (ending, ending.choices[0], ending.choices[0].delta):
+            setattr(part, NAME, evidence)
+        self._is_over = True
+        yield ending
+
+    def _emptied(self) -> Any:
+        """Return a chunk like the last one, without a text."""
+        chunk = copy.copy(self._last)
+        choice = chunk.choices[0]
+        chunk.choices = [type(choice)(index=0, delta=type(choice.delta)(), finish_reason=None)]
+        return chunk

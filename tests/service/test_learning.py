@@ -1,0 +1,317 @@
+"""From labels of served answers to a new version: draw, label, refit, put back."""
+
+import json
+import threading
+import time
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+from qacal import QACalibrator, load
+from qacal.calibrators import PlattScaling
+from qacal.model.versions import put_back, replaced, versions
+from qacal.service.learning import draw_answers
+from qacal.service.store import Label, Store, row_of
+from qacal.storage import version_of
+from tests.answers import answers
+from tests.cli.test_cli import ok, run
+from tests.service.test_app import serving
+from tests.service.test_serve import ROWS, process
+from tests.service.test_store import server, url  # noqa: F401
+
+SERVED = answers(400, seed=11)
+TRUTH = {row["question"]: row["correct"] for row in SERVED}
+
+
+def records(rows):
+    return [{name: row[name] for name in ("id", "question", "answer", "confidence")} for row in rows]
+
+
+def fill(url, folder, *, keeps_text=True, name="model"):  # noqa: F811
+    """Store answers as a service does, and return them by id."""
+    model, version = load(folder), version_of(folder)
+    rows = {}
+    for record, evidence in zip(records(SERVED), model._explained_rows(records(SERVED), why=False), strict=True):
+        kept = record if keeps_text else None
+        row = row_of(uuid4().hex, name, version, evidence, kept, own_id=record["id"])
+        rows[row["id"]] = (row, record)
+    store = Store(url)
+    store.record(row for row, _ in rows.values())
+    store.close()
+    return {id_: record for id_, (_, record) in rows.items()}
+
+
+def audit(url, n, served):  # noqa: F811
+    """Draw answers, and label them truly; then some users report wrong answers."""
+    store = Store(url)
+    drawn = draw_answers(store, "model", n)
+    labels = [Label(row["id"], TRUTH[served[row["id"]]["question"]], "audit") for row in drawn]
+    taken = {row["id"] for row in drawn}
+    labels += [Label(id_, 0.0) for id_, record in served.items() if id_ not in taken and not TRUTH[record["question"]]]
+    assert store.label(labels).result(20) == [None] * len(labels)
+    store.close()
+    return len(labels) - n
+
+
+def test_labels_make_a_new_version_and_the_old_one_can_be_put_back(folder, url, tmp_path):  # noqa: F811
+    served = fill(url, folder)
+    reported = audit(url, 150, served)
+    before = version_of(folder)
+    train = tmp_path / "train.jsonl"
+    train.write_text("\n".join(json.dumps(row) for row in answers(500)), encoding="utf-8")
+    said = json.loads(ok("refit", folder, "--store", url, "--records", train, "--json"))
+    expected = {"audited": 150, "sample": 150, "volunteered": reported, "drawn_without_label": 0}
+    assert {name: said[name] for name in expected} == expected
+    # The two files share some questions.
+    assert said["earlier"] + said["repeated"] == 500
+    assert said["probability"] == pytest.approx(150 / 400)
+    new = load(folder)
+    assert said["version"] == version_of(folder)[:12] != before[:12] == said["replaced"]
+    # Only the audit certifies, and the settings are those of the old model.
+    assert new.rows_ == 150
+    assert (new.features, new.examples) == ((), 2)
+    assert "kept" in ok("versions", folder)
+    code, _, told = run("versions", folder, "--put-back", before[:6])
+    assert (code, version_of(folder)) == (0, before)
+    assert f"is version {before[:12]} again" in told
+    ok("versions", folder, "--put-back", "last")
+    assert version_of(folder)[:12] == said["version"]
+
+
+def test_a_refit_can_leave_the_model_as_it_is(folder, url, tmp_path):  # noqa: F811
+    audit(url, 100, fill(url, folder))
+    before = version_of(folder)
+    code, out, said = run("refit", folder, "--store", url, "-o", tmp_path / "new", "--without-volunteered")
+    assert code == 0, said
+    assert "certify" in out
+    assert "0 volunteered" in said
+    assert "had a threshold" in said
+    assert version_of(folder) == before != version_of(tmp_path / "new")
+    assert len(versions(folder)) == 1
+
+
+def test_texts_can_come_from_a_file(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    audit(url, 100, fill(url, folder, keeps_text=False))
+    code, _, said = run("refit", folder, "--store", url)
+    assert code == 1
+    assert "no texts of 100 answers with a label of an audit" in said
+    assert "--texts FILE" in said
+    texts = tmp_path / "log.jsonl"
+    texts.write_text("\n".join(json.dumps(row) for row in records(SERVED)), encoding="utf-8")
+    assert json.loads(ok("refit", folder, "--store", url, "--texts", texts, "--json"))["audited"] == 100
+
+
+def test_without_a_random_sample_nothing_is_certified(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    served = fill(url, folder)
+    store = Store(url)
+    store.label([Label(id_, 0.0) for id_ in [*served][:50]]).result(20)
+    store.close()
+    before = version_of(folder)
+    code, _, said = run("refit", folder, "--store", url)
+    assert code == 1
+    assert "volunteered labels cannot certify" in said
+    assert version_of(folder) == before
+
+
+def test_draws_without_labels_are_told(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    served = fill(url, folder)
+    audit(url, 100, served)
+    store = Store(url)
+    draw_answers(store, "model", 7)
+    store.close()
+    _, _, said = run("refit", folder, "--store", url, "-o", tmp_path / "new")
+    assert "7 answers were drawn for labelling and have no label of an audit" in said
+
+
+def test_mistakes_are_named(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    code, _, said = run("refit", folder, "--store", url)
+    assert (code, "there is no store" in said) == (1, True)
+    fill(url, folder, name="other")
+    code, _, said = run("refit", folder, "--store", url)
+    assert (code, "It has answers of other; name one of them: --name" in said) == (1, True)
+    code, _, said = run("versions", folder, "--put-back", "last")
+    assert (code, "no earlier version" in said) == (1, True)
+    for arguments in (("label-next", folder), ("label-next", folder, "x.jsonl", "--store", url)):
+        code, _, said = run(*arguments)
+        assert (code, "name a file of rows, or the store" in said) == (2, True)
+
+
+# Drawing
+
+
+def test_what_was_drawn_can_be_sent_as_it_is(folder, url, tmp_path):  # noqa: F811
+    served, file = fill(url, folder), tmp_path / "to_label.json"
+    code, _, said = run("label-next", folder, "--store", url, "-n", 40, "-o", file)
+    assert code == 0, said
+    content = json.loads(file.read_text(encoding="utf-8"))
+    assert len(content["items"]) == 40
+    for item in content["items"]:
+        assert item["question"] == served[item["id"]]["question"]
+        assert (item["correct"], item["source"], item["probability"]) == (None, "audit", pytest.approx(0.1))
+        item["correct"] = TRUTH[item["question"]]
+    with serving(folder, tmp_path, store=url) as client:
+        reply = client.post("/v1/feedback", json=content).json()["results"]
+    assert all(one.get("stored") for one in reply)
+    again = json.loads(ok("label-next", folder, "--store", url, "-n", 40))
+    assert not {one["id"] for one in again["items"]} & {one["id"] for one in content["items"]}
+
+
+def test_every_answer_has_the_same_chance(folder, tmp_path):
+    """Also answers with volunteered labels: in 12 draws of 40 of 400, each is drawn 1.2 times on average."""
+    rng = np.random.default_rng(0)
+    times = dict.fromkeys((row["id"] for row in SERVED), 0)
+    found = load(folder)._explained_rows(records(SERVED), why=False)
+    for number in range(12):
+        store = Store(f"sqlite:///{tmp_path / f'{number}.db'}")
+        ids = [rng.bytes(16).hex() for _ in SERVED]
+        rows = zip(ids, SERVED, found, strict=True)
+        store.record(row_of(id_, "model", "v", evidence, own_id=row["id"]) for id_, row, evidence in rows)
+        store.label([Label(id_, 0.0) for id_, row in zip(ids, SERVED, strict=True) if not row["correct"]]).result(20)
+        for row in draw_answers(store, "model", 40, seed=number):
+            times[row["own_id"]] += 1
+        store.close()
+    counts = np.array([*times.values()])
+    is_right = np.array([row["correct"] for row in SERVED]) == 1
+    assert counts[is_right].mean() == pytest.approx(1.2, abs=0.2)
+    assert counts[~is_right].mean() == pytest.approx(1.2, abs=0.2)
+    assert counts.max() <= 6
+
+
+# Watching
+
+
+def relabel(url, n, truth):  # noqa: F811
+    """Draw answers, label them, and add complaints about others."""
+    store = Store(url)
+    for row in draw_answers(store, "model", n, seed=1):
+        assert store.label([Label(row["id"], truth(row), "audit")]).result(20) == [None]
+    complaints = [row["id"] for row in store.rows() if row["label"] is None][:60]
+    store.label([Label(id_, 0.0) for id_ in complaints]).result(20)
+    store.close()
+
+
+def test_answers_that_keep_the_promise_raise_no_alarm_whatever_users_report(folder, url):  # noqa: F811
+    fill(url, folder)
+    relabel(url, 120, lambda row: TRUTH[json.loads(row["record"])["question"]])
+    code, out, said = run("watch", folder, "--store", url)
+    assert code == 0, said
+    assert "No alarm after 120 labels" in out
+    assert "60 volunteered labels raise no alarm" in said
+    assert "Groups:" in out
+
+
+def test_a_broken_promise_is_named_from_the_store(folder, url):  # noqa: F811
+    fill(url, folder)
+    relabel(url, 120, lambda row: 0.0)
+    code, out, _ = run("watch", folder, "--store", url, "--json")
+    assert code == 3
+    assert json.loads(out)["labels"] == 120
+    assert json.loads(out)["is_alarm"]
+
+
+def test_draws_of_different_sizes_are_watched_together(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    fill(url, folder)
+    for n in (30, 90):
+        relabel(url, n, lambda row: TRUTH[json.loads(row["record"])["question"]])
+    assert json.loads(run("watch", folder, "--store", url, "--json")[1])["labels"] == 120
+
+
+def test_other_audits_are_thinned_by_their_chances(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    served = fill(url, folder)
+    store = Store(url)
+    chances = {id_: 0.5 if at % 2 else 0.1 for at, id_ in enumerate([*served][:300])}
+    labels = [Label(id_, TRUTH[served[id_]["question"]], "audit", chance) for id_, chance in chances.items()]
+    store.label(labels).result(20)
+    store.close()
+    found = json.loads(run("watch", folder, "--store", url, "--json")[1])
+    assert found["labels"] + found["thinned"] == 300
+    assert found["labels"] == pytest.approx(150 + 150 / 5, abs=20)
+
+
+def test_without_labels_or_texts_only_changes_are_told(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    served = fill(url, folder, keeps_text=False)
+    code, _, said = run("watch", folder, "--store", url)
+    assert code == 0
+    assert "No answer of this version has a label of an audit yet" in said
+    assert "Stated confidence:" in said
+    audit(url, 50, served)
+    code, _, said = run("watch", folder, "--store", url)
+    assert code == 1
+    assert "no texts of 50 answers" in said
+    assert "Stated confidence:" in said
+
+
+def test_a_changed_upstream_is_told(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    store = Store(url)
+    evidence = load(folder)._explained_rows(records(SERVED[:40]), why=False)
+    names = ["parrot-1.0"] * 30 + ["parrot-1.1"] * 10
+    rows = zip(evidence, names, strict=True)
+    store.record(row_of(uuid4().hex, "model", version_of(folder), one, upstream_model=name) for one, name in rows)
+    store.close()
+    said = run("watch", folder, "--store", url)[2]
+    assert "the upstream names several LLMs for the last answers: parrot-1.0 (30), parrot-1.1 (10)" in said
+
+
+# A running service
+
+
+@pytest.mark.heavy
+def test_new_and_old_versions_are_served_without_dropping_a_request(folder, tmp_path, fitted):
+    store = f"sqlite:///{tmp_path / 'served.db'}"
+    audit(store, 100, fill(store, folder))
+    before = version_of(folder)
+    over, seen, failures = threading.Event(), set(), []
+    with process(folder, "--store", store, "--reload-seconds", "0.05") as (_, client, port):
+
+        def load_it(number):
+            import httpx2
+
+            with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as mine:
+                while not over.is_set():
+                    reply = mine.post("/v1/calibrate", json={"items": ROWS[number : number + 3]})
+                    if reply.status_code != 200 or any("error" in one for one in reply.json()["results"]):
+                        failures.append(reply.text)
+                    seen.update(one["model_version"] for one in reply.json()["results"])
+
+        threads = [threading.Thread(target=load_it, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+
+        def wait_for(version):
+            until = time.monotonic() + 60
+            while client.get("/v1/model").json()["models"][0]["version"] != version:
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            time.sleep(0.3)  # some requests with this version
+
+        wait_for(before)
+        ok("refit", folder, "--store", store)
+        after = version_of(folder)
+        wait_for(after)
+        ok("versions", folder, "--put-back", before[:12])
+        wait_for(before)
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert not failures
+    assert seen == {before, after}
+
+
+def test_a_version_is_kept_once_and_comes_back_whole(folder, fitted):
+    first = version_of(folder)
+    other = QACalibrator(calibrator=PlattScaling()).fit(answers(100, seed=2))
+    assert replaced(folder, other) == first[:12]
+    assert replaced(folder, other) == version_of(folder)[:12]
+    assert [one.name for one in versions(folder)] == [version_of(folder)[:12], first[:12]]
+    assert put_back(folder) == first[:12]
+    assert version_of(folder) == first
+    assert load(folder).decision_rule_.threshold == fitted.decision_rule_.threshold

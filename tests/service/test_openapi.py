@@ -1,0 +1,34 @@
+"""The service against its own description: schemathesis makes requests out of it, good and bad ones."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from tests.service.servers import running
+from tests.service.test_app import KEY
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif(importlib.util.find_spec("schemathesis") is None, reason="needs schemathesis"),
+]
+
+
+@pytest.mark.parametrize("store", ["sqlite", "none"])
+def test_no_request_is_a_server_error_and_replies_are_as_described(folder, tmp_path, store):
+    others = {"store": "none"} if store == "none" else {}
+    with running(folder, tmp_path, **others) as (_, address):
+        checked(address, tmp_path)
+
+
+def test_the_same_holds_with_a_key(folder, tmp_path):
+    with running(folder, tmp_path, api_key=KEY) as (_, address):
+        checked(address, tmp_path, "-H", f"Authorization: Bearer {KEY}")
+
+
+def checked(address, tmp_path, *options):
+    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{address}/openapi.json", "--seed", "1"]
+    command += ["--max-examples", "100", "--generation-database", "none", "--no-color", *options]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
+    assert found.returncode == 0, found.stdout[-6000:] + found.stderr[-2000:]

@@ -1,0 +1,263 @@
+"""The watch of a service: labels of audits in the store, and what they say about the intervals."""
+
+import json
+from datetime import datetime
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from qacal import Column, InputError, QACalibrator, watch
+from qacal.model.model_set import ModelSet
+from qacal.service.settings import Settings
+from qacal.service.store import Store
+from tests.answers import answers as pairs
+from tests.model.test_watching import answers
+from tests.service.test_app import calibrate, serving
+
+NAMES = ("id", "subject", "confidence")
+
+
+@pytest.fixture(scope="module")
+def by_subject():
+    return QACalibrator(partition=Column("subject")).fit(answers(0, 2000))
+
+
+@pytest.fixture
+def client(by_subject, tmp_path):
+    by_subject.save(tmp_path / "subjects")
+    with serving(str(tmp_path / "subjects"), tmp_path) as client:
+        client.app.state.watches.seconds = 0.0
+        yield client
+
+
+def look(client):
+    reply = client.get("/v1/watch")
+    assert reply.status_code == 200, reply.text
+    return reply.json()["models"]
+
+
+def serve_and_label(client, rows, *, source="audit", probability=0.1, chances=None):
+    for start in range(0, len(rows), 500):
+        part = rows[start : start + 500]
+        found = calibrate(client, [{name: row[name] for name in NAMES if name in row} for row in part])
+        labels = [
+            {"id": one["id"], "correct": row["correct"], "source": source} for one, row in zip(found, part, strict=True)
+        ]
+        if source == "audit":
+            for at, label in enumerate(labels):
+                label["probability"] = probability if chances is None else chances[start + at]
+        # One at a time, so that each has its own time, as labels have.
+        for label in labels:
+            (result,) = client.post("/v1/feedback", json={"items": [label]}).json()["results"]
+            assert result["stored"]
+
+
+def test_it_says_what_watch_says_of_the_same_rows(client, by_subject):
+    rows = answers(10_000, 300, seed=1, loss=0.35)
+    serve_and_label(client, rows)
+    (model,) = look(client)
+    (part,) = model["parts"]
+    expected = watch(by_subject, rows)
+    assert expected.is_alarm
+    assert (part["labels"], part["broken_after"]) == (expected.labels, expected.broken_after)
+    assert part["headline"] == expected.headline
+    assert [one["name"] for one in part["intervals"]] == [one.name for one in expected.intervals]
+    for one, other in zip(part["intervals"], expected.intervals, strict=True):
+        assert one["wealth"] == pytest.approx(other.wealth)
+        assert (one["labels"], one["broken_after"], one["side"]) == (other.labels, other.broken_after, other.side)
+    (law,) = [one for one in part["alarms"] if one["kind"] == "group"]
+    assert (law["group"], law["side"]) == ("law", "low")
+    assert datetime.fromisoformat(part["since"]) <= datetime.fromisoformat(law["since"])
+    assert model["is_alarm"]
+
+
+def test_texts_that_are_not_stored_are_not_needed(fitted, folder, tmp_path):
+    rows = pairs(400, seed=5)
+    names = ("question", "answer", "confidence")
+    rng = np.random.default_rng(0)
+    with serving(folder, tmp_path) as client:
+        client.app.state.watches.seconds = 0.0
+        found = calibrate(client, [{name: row[name] for name in names} for row in rows])
+        assert all("cells" not in one for one in found)
+        labels = [
+            {"id": one["id"], "correct": bool(rng.random() < 0.02), "source": "audit", "probability": 1}
+            for one in found
+        ]
+        client.post("/v1/feedback", json={"items": labels})
+        ((part,),) = ([*one["parts"]] for one in look(client))
+        assert part["is_alarm"]
+        assert {one["side"] for one in part["alarms"]} == {"low"}
+        assert part["labels"] == 400
+        assert any("Stated confidence" in signal["text"] for signal in part["signals"])
+
+
+def test_volunteered_labels_raise_no_alarm(client):
+    serve_and_label(client, answers(10_000, 300, seed=1, loss=0.35), source="volunteered")
+    (model,) = look(client)
+    assert not model["is_alarm"]
+    assert model["volunteered"] == 300
+    assert model["parts"][0]["labels"] == 0
+
+
+def test_rows_are_thinned_to_equal_chances(client):
+    rows = answers(10_000, 200, seed=2)
+    serve_and_label(client, rows, chances=[0.5 if at % 2 else 0.05 for at in range(200)])
+    (part,) = look(client)[0]["parts"]
+    assert part["labels"] + part["thinned"] == 200
+    assert 60 <= part["thinned"] < 100
+
+
+def test_draws_of_the_store_are_not_thinned(client):
+    """Each draw is a sample of what there was, though later draws have other chances."""
+    from qacal.service.learning import draw_answers
+
+    store = client.app.state.service.store
+    for number, size in enumerate((30, 60)):
+        calibrate(
+            client, [{name: row[name] for name in NAMES} for row in answers(1000 * (number + 1), 100, seed=number)]
+        )
+        store.label([]).result()
+        drawn = draw_answers(store, "m", size, seed=number)
+        labels = [{"id": row["id"], "correct": 1, "source": "audit"} for row in drawn]
+        client.post("/v1/feedback", json={"items": labels})
+    (part,) = look(client)[0]["parts"]
+    assert (part["labels"], part["thinned"]) == (90, 0)
+
+
+def test_answers_with_one_id_are_a_document(client):
+    rows = [{**row, "id": at // 2} for at, row in enumerate(answers(10_000, 60, seed=1))]
+    serve_and_label(client, rows)
+    (part,) = look(client)[0]["parts"]
+    assert part["documents"] == 30
+    assert "all answers" not in {interval["name"] for interval in part["intervals"]}
+
+
+def test_another_model_of_the_upstream_is_a_signal(client):
+    calibrate(client, [{"id": 1, "subject": "law", "confidence": 0.9}] * 3)
+    store = client.app.state.service.store
+    store.label([]).result()
+    with store._engine.begin() as connection:
+        connection.execute(sa.text("UPDATE qacal_answers SET upstream_model = 'owl-2'"))
+    assert look(client)[0]["signals"] == [
+        {"kind": "upstream", "text": "Upstream: the last answers are by owl-2.", "is_notable": False}
+    ]
+    with store._engine.begin() as connection:
+        one = "UPDATE qacal_answers SET upstream_model = 'crow-3' WHERE id = (SELECT max(id) FROM qacal_answers)"
+        connection.execute(sa.text(one))
+    (signal,) = look(client)[0]["signals"]
+    assert signal["is_notable"]
+    assert "crow-3" in signal["text"]
+
+
+def test_signals_need_no_labels(client):
+    calibrate(client, [{"id": at, "subject": "law", "confidence": 0.99} for at in range(200)])
+    for _ in range(20):
+        calibrate(client, [{"id": 1, "subject": "law", "confidence": "sure"}] * 3)
+    client.app.state.service.store.label([]).result()
+    (model,) = look(client)
+    assert {signal["kind"]: signal["is_notable"] for signal in model["parts"][0]["signals"]} == {
+        "groups": True,
+        "confidence": True,
+    }
+    (unreadable,) = model["signals"]
+    assert unreadable["text"] == "Unreadable confidences: 23% of 260 records."
+    assert unreadable["is_notable"]
+
+
+def test_a_new_version_starts_with_no_labels(client, by_subject, tmp_path):
+    serve_and_label(client, answers(10_000, 40, seed=1))
+    assert look(client)[0]["parts"][0]["labels"] == 40
+    by_subject.set_threshold(0.7).save(tmp_path / "subjects")
+    by_subject.set_threshold(None)
+    client.app.state.service.models.reload()
+    assert look(client)[0]["parts"][0]["labels"] == 0
+
+
+def test_a_look_is_shared_for_some_seconds(client):
+    client.app.state.watches.seconds = 60.0
+    before = look(client)
+    serve_and_label(client, answers(10_000, 5, seed=1))
+    assert look(client) == before
+    client.app.state.watches._until = 0.0
+    assert look(client)[0]["parts"][0]["labels"] == 5
+
+
+def test_bets_are_made_again_only_for_new_labels(client, monkeypatch):
+    made = []
+    found = __import__("qacal.service.watch", fromlist=["_bets"])
+    bets = found._bets
+    monkeypatch.setattr(found, "_bets", lambda *arguments: made.append(1) or bets(*arguments))
+    look(client)
+    look(client)
+    assert len(made) == 1
+    serve_and_label(client, answers(10_000, 3, seed=1))
+    look(client)
+    assert len(made) == 2
+
+
+def test_each_model_of_a_set_is_watched(tmp_path):
+    models = {llm: QACalibrator(features=()).fit(pairs(500, llm=llm)) for llm in ("parrot-1", "owl-2")}
+    ModelSet("model", models).save(tmp_path / "set")
+    names = ("question", "answer", "confidence")
+    rows = [{name: row[name] for name in names} | {"model": "owl-2"} for row in pairs(200, seed=5)]
+    with serving(str(tmp_path / "set"), tmp_path) as client:
+        labels = [
+            {"id": one["id"], "correct": 0, "source": "audit", "probability": 0.5} for one in calibrate(client, rows)
+        ]
+        client.post("/v1/feedback", json={"items": labels})
+        parts = {part["value"]: part for part in look(client)[0]["parts"]}
+    assert {value: (part["is_alarm"], part["labels"]) for value, part in parts.items()} == {
+        "parrot-1": (False, 0),
+        "owl-2": (True, 200),
+    }
+    assert len(parts["owl-2"]["signals"]) > len(parts["parrot-1"]["signals"])
+
+
+def test_a_model_without_intervals_says_so(tmp_path):
+    QACalibrator(output="continuous", features=()).fit(pairs(500)).save(tmp_path / "plain")
+    with serving(str(tmp_path / "plain"), tmp_path) as client:
+        calibrate(client, [{"question": "?", "answer": "!", "confidence": 0.5}])
+        (part,) = look(client)[0]["parts"]
+    assert "has no intervals" in part["headline"]
+    assert not part["is_alarm"]
+
+
+def test_without_a_store_there_is_no_watch(folder, tmp_path):
+    with serving(folder, tmp_path, store="none") as client:
+        reply = client.get("/v1/watch")
+    assert reply.status_code == 409
+    assert reply.json()["error"]["code"] == "no_store"
+
+
+def test_answers_of_an_earlier_schema_are_counted(client):
+    serve_and_label(client, answers(10_000, 5, seed=1))
+    with client.app.state.service.store._engine.begin() as connection:
+        connection.execute(sa.text("UPDATE qacal_answers SET cells = NULL"))
+    client.app.state.watches._bets.clear()
+    (model,) = look(client)
+    assert model["without_cells"] == 5
+    assert model["parts"][0]["labels"] == 0
+
+
+def test_a_store_of_the_first_schema_gets_the_column(tmp_path):
+    url = f"sqlite:///{tmp_path / 'old.db'}"
+    Store(url).close()
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE qacal_answers DROP COLUMN cells"))
+        connection.execute(sa.text("UPDATE qacal_schema SET version = 1"))
+    engine.dispose()
+    store = Store(url)
+    assert list(store.rows()) == []
+    store.close()
+
+
+def test_alpha_is_checked():
+    with pytest.raises(InputError, match="alpha"):
+        Settings({"m": "m"}, watch_alpha=2.0)
+
+
+def test_the_reply_is_json_without_infinities(client):
+    serve_and_label(client, answers(10_000, 100, seed=1, loss=0.5))
+    json.dumps(look(client), allow_nan=False)
