@@ -1,10 +1,11 @@
 """What labels of served answers are worth.
 
-    python -m benchmarks.refit [--worlds 10]
+    python -m benchmarks.refit [--worlds 10] [--same]
 
-A model is fitted on 500 answers of four topics. Then the LLM becomes better at one topic and worse at another, and
-2,000 answers are served. An audit draws a tenth of them with equal chances, or one topic four times as often as others.
-Users report half of the wrong answers and a twentieth of the correct ones. Each model is compared on 4,000 new answers.
+A model is fitted on 500 answers of four topics. Then the LLM becomes better at one topic and worse at another (with
+--same it does not), and 2,000 answers are served. An audit draws a tenth of them, with equal chances or one topic four
+times as often as others. Users report half of the wrong answers and a twentieth of the correct ones. Each model is
+compared on 4,000 new answers.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from qacal.model.refitting import LabelledAnswer, refit
 BETTER = {"arithmetic": 0.4, "medicine": -0.3}
 
 
-def later(n: int, seed: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+def later(n: int, seed: int, rng: np.random.Generator, *, is_same: bool) -> list[dict[str, Any]]:
     """Return answers after the change."""
     rows = answers(n, seed=seed)
     for row in rows:
-        change = BETTER.get(str(row["topic"]), 0.0)
+        change = 0.0 if is_same else BETTER.get(str(row["topic"]), 0.0)
         if change > 0 and not row["correct"]:
             row["correct"] = int(rng.random() < change / 0.65)
         elif change < 0 and row["correct"]:
@@ -51,12 +52,12 @@ def labelled(rows: list[dict[str, Any]], rng: np.random.Generator, *, is_equal: 
     return out
 
 
-def compared(seed: int) -> dict[str, tuple[float, ...]]:
+def compared(seed: int, *, is_same: bool) -> dict[str, tuple[float, ...]]:
     """Return the log loss of each model, its half-width for half of the answers, and its certifying rows."""
     rng = np.random.default_rng(seed)
     first = [_without("topic", row) for row in answers(500, seed=10 * seed + 1)]
     old = QACalibrator(features=()).fit(first)
-    served, new = (later(n, 10 * seed + at, rng) for n, at in ((2000, 2), (4000, 3)))
+    served, new = (later(n, 10 * seed + at, rng, is_same=is_same) for n, at in ((2000, 2), (4000, 3)))
     records = [_without("topic_", row) for row in new]
     equal, unequal = (labelled(served, rng, is_equal=is_equal) for is_equal in (True, False))
     audits = [one for one in equal if one.probability is not None]
@@ -82,7 +83,9 @@ def compared(seed: int) -> dict[str, tuple[float, ...]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worlds", type=int, default=10)
-    found = [compared(seed) for seed in range(parser.parse_args().worlds)]
+    parser.add_argument("--same", action="store_true")
+    arguments = parser.parse_args()
+    found = [compared(seed, is_same=arguments.same) for seed in range(arguments.worlds)]
     print(f"{'':40}{'log loss':>10}{'error':>8}{'within':>8}{'rows':>6}")
     for name in found[0]:
         loss, width, rows = np.array([one[name] for one in found]).T

@@ -58,6 +58,7 @@ def test_earlier_rows_are_read_as_in_the_fit(tmp_path):
     model = QACalibrator(calibrator=PlattScaling())
     model.fit(tmp_path / "train.jsonl", columns=names, percent=True)
     served = [{name: value for name, value in row.items() if name != "id"} for row in answers(100, seed=4)]
+    served[0]["id"], served[1]["id"] = None, "its own"
     found = refit(model, labelled(served), tmp_path / "train.jsonl")
     assert (found.earlier + found.repeated, found.model.rows_) == (150, 100)
     direct = QACalibrator(calibrator=PlattScaling()).fit(answers(100, seed=4))

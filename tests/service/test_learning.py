@@ -60,7 +60,7 @@ def test_labels_make_a_new_version_and_the_old_one_can_be_put_back(folder, url, 
     before = version_of(folder)
     train = tmp_path / "train.jsonl"
     train.write_text("\n".join(json.dumps(row) for row in answers(500)), encoding="utf-8")
-    said = json.loads(ok("refit", folder, "--store", url, "--records", train, "--json"))
+    said = json.loads(ok("refit", folder, "--store", url, "--records", train, "--volunteered", "--json"))
     expected = {"audited": 150, "sample": 150, "volunteered": reported, "drawn_without_label": 0}
     assert {name: said[name] for name in expected} == expected
     # The two files share some questions.
@@ -80,12 +80,12 @@ def test_labels_make_a_new_version_and_the_old_one_can_be_put_back(folder, url, 
 
 
 def test_a_refit_can_leave_the_model_as_it_is(folder, url, tmp_path):  # noqa: F811
-    audit(url, 100, fill(url, folder))
+    reported = audit(url, 100, fill(url, folder))
     before = version_of(folder)
-    code, out, said = run("refit", folder, "--store", url, "-o", tmp_path / "new", "--without-volunteered")
+    code, out, said = run("refit", folder, "--store", url, "-o", tmp_path / "new")
     assert code == 0, said
     assert "certify" in out
-    assert "0 volunteered" in said
+    assert f"{reported} volunteered labels were not used" in said
     assert "had a threshold" in said
     assert version_of(folder) == before != version_of(tmp_path / "new")
     assert len(versions(folder)) == 1

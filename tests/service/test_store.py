@@ -255,6 +255,21 @@ class TestStore:
         with pytest.raises(InputError, match="5 answers of 'm' to draw from"):
             store.draw("m", 6, lambda pool: [])
 
+    def test_draws_and_labels_do_not_disturb_each_other(self, store, url):
+        rows = [row() for _ in range(300)]
+        store.record(rows)
+        wait(store, 300)
+        labels = [store.label([Label(one["id"], 1.0)]) for one in reversed(rows)]
+        other, drawn = Store(url), []
+        for _ in range(10):
+            store.record([row()])
+            drawn += other.draw("m", 10, lambda pool: [one["id"] for one in pool[-10:]])
+        other.close()
+        assert all(label.result(30) == [None] for label in labels)
+        assert len({one["id"] for one in drawn}) == 100
+        wait(store, 310)
+        assert (store.counts.lost, store.counts.failures) == (0, 0)
+
     def test_the_label_of_a_drawn_answer_needs_no_probability(self, store):
         rows = [row(), row()]
         store.record(rows)

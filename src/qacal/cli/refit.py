@@ -29,8 +29,11 @@ def run(
     texts: options.Texts = None,
     name: options.ServedName = None,
     since: options.Since = None,
-    without_volunteered: Annotated[
-        bool, typer.Option("--without-volunteered", help="Do not train on volunteered labels either.")
+    volunteered: Annotated[
+        bool,
+        typer.Option(
+            "--volunteered", help="Train on volunteered labels, too: narrower intervals, and often worse probabilities."
+        ),
     ] = False,
     allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="Accept answers of several LLMs.")] = False,
     json: options.Json = False,
@@ -39,9 +42,9 @@ def run(
     """Fit a served model again, with the labels of what it served.
 
     Settings are those of MODEL. Labels of audits, of answers that were drawn at random (qacal label-next --store),
-    certify: the new intervals are about the served answers that were drawn from. Volunteered labels and the rows of
-    --records only train, because nobody knows how they were chosen. If answers were drawn with different chances, some
-    are left out of the sample at random, so that all had the same chance; they train.
+    certify: the new intervals are about the served answers that were drawn from. The rows of --records only train. So
+    do volunteered labels, with --volunteered: nobody knows how they were chosen. If answers were drawn with different
+    chances, some are left out of the sample at random, so that all had the same chance; they train.
 
     The new version takes the place of MODEL in one step, and a running qacal serve loads it. The old one is kept in
     MODEL.versions, and qacal versions puts it back. A threshold is not taken over: choose a new one.
@@ -70,8 +73,10 @@ def run(
         served = name_in(rows, model, name)
         answers, lacking = labelled_answers(rows, served, old, since=options.seconds(since), texts=texts)
         unlabelled = rows.unlabelled_draws(served, options.seconds(since))
-    if without_volunteered:
-        answers = [one for one in answers if one.probability is not None]
+    unused = 0
+    if not volunteered:
+        audits = [one for one in answers if one.probability is not None]
+        unused, answers = len(answers) + lacking - len(audits), audits
     with options.progress() as progress:
         found = refit(old, answers, records, allow_mixed=allow_mixed, progress=progress)
     before = None
@@ -83,10 +88,10 @@ def run(
     if json:
         counts = {one.name: getattr(found, one.name) for one in fields(found) if one.name != "model"}
         content = {"model": output or model, "version": version, "replaced": before, **counts}
-        print(options.json_text({**content, "without_text": lacking, "drawn_without_label": unlabelled}))
+        print(options.json_text({**content, "volunteered_unused": unused, "drawn_without_label": unlabelled}))
     else:
         options.show(described(found.model))
-    for line in _notes(found, lacking, unlabelled):
+    for line in _notes(found, unused, lacking if volunteered else 0, unlabelled):
         options.note(line)
     if old.decision_rule_ is not None:
         options.note("The old version had a threshold; this one has none (qacal threshold).")
@@ -95,7 +100,7 @@ def run(
         options.note(f"To put the old version back:\n    qacal versions {quote(model)} --put-back {before}")
 
 
-def _notes(found: Refit, lacking: int, unlabelled: int) -> list[str]:
+def _notes(found: Refit, unused: int, lacking: int, unlabelled: int) -> list[str]:
     """Return which labels were used for what."""
     out = [
         f"{found.audited:,} labels of audits, {found.volunteered:,} volunteered ones and {found.earlier:,} earlier "
@@ -108,6 +113,8 @@ def _notes(found: Refit, lacking: int, unlabelled: int) -> list[str]:
         )
     if found.repeated:
         out.append(f"{found.repeated:,} rows were left out, since their questions are in the sample of the audits.")
+    if unused:
+        out.append(f"{unused:,} volunteered labels were not used (--volunteered).")
     if lacking:
         out.append(f"{lacking:,} volunteered labels were left out: the store has no texts of their answers (--texts).")
     if unlabelled:

@@ -150,7 +150,7 @@ class _Rows:
         has_ids = (
             any(reading.name("id") in table.names for table in given)
             if given
-            else all("id" in record for record in (*sample, *others))
+            else all(record.get("id") is not None for record in (*sample, *others))
         )
         drawn, served = (
             [as_table([_named(record, reading, has_ids=has_ids) for record in rows], name)] if rows else []
@@ -183,7 +183,8 @@ def _named(record: Mapping[str, Any], reading: Reading, *, has_ids: bool) -> dic
     if reading.percent:
         out[reading.name("confidence")] = 100 * record["confidence"]
     if has_ids:
-        out[reading.name("id")] = record["id"] if "id" in record else record["question"]
+        id_ = record.get("id")
+        out[reading.name("id")] = str(record.get("question")) if id_ is None else id_
     return out
 
 

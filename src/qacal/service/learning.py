@@ -111,7 +111,7 @@ def watched_records(answers: list[LabelledAnswer]) -> list[dict[str, Any]]:
     audits say their chances, and are thinned by these.
     """
     audits = [one for one in answers if one.probability is not None]
-    has_ids = all("id" in one.record for one in audits)
+    has_ids = all(one.record.get("id") is not None for one in audits)
     needs_chance = not all(one.is_drawn for one in audits)
     return [
         {name: value for name, value in one.record.items() if has_ids or name != "id"}

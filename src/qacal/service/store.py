@@ -39,8 +39,8 @@ _MOST_WAITING = 100_000
 _PORTION = 5000
 _DAY = 86_400.0
 _CLEAN_EVERY = 600.0
-# Any number that other programs are unlikely to use: two processes must not both migrate, or draw, at once.
-_LOCK = 7_212_025
+# Any number that other programs are unlikely to use: two services that start at once must not both migrate.
+_MIGRATION_LOCK = 7_212_025
 _ID = re.compile("[0-9a-f]{32}")
 _UNKNOWN = "there is no served answer with this id; it may be too old, or was not stored."
 
@@ -258,7 +258,9 @@ class Store:
             query = query.where(answers.c.time >= since)
         writing = self._engine.connect().execution_options(qacal_writes=True)
         with _reported(), writing as connection, connection.begin():
-            _lock(connection)
+            if connection.dialect.name == "postgresql":
+                # Others wait. Without it a draw and a service could each wait for rows that the other one has changed.
+                connection.execute(sa.text(f"LOCK TABLE {answers.name} IN SHARE ROW EXCLUSIVE MODE"))
             found = [dict(row) for row in connection.execute(query.order_by(answers.c.id)).mappings()]
             pool = [row for row in found if row["drawn_time"] is None]
             if n > len(pool):
@@ -424,7 +426,8 @@ class Store:
     def _migrate(self) -> None:
         """Bring the database to the schema of this version of qacal: all steps, or none."""
         with self._engine.connect().execution_options(qacal_writes=True) as connection, connection.begin():
-            _lock(connection)
+            if connection.dialect.name == "postgresql":
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
             found = 0
             if sa.inspect(connection).has_table(_version.name):
                 found = connection.execute(sa.select(_version.c.version)).scalar_one()
@@ -482,12 +485,6 @@ def _with_group(row: Any) -> dict[str, Any]:
 def _portions(ids: list[str]) -> Iterator[list[str]]:
     for first in range(0, len(ids), _PORTION):
         yield ids[first : first + _PORTION]
-
-
-def _lock(connection: Any) -> None:
-    """Let others wait who also take this lock, until the transaction ends; SQLite has one writer anyway."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
 
 
 @contextmanager
