@@ -158,10 +158,6 @@ class Service:
             raise RefusedError(409, "no_store", "this service keeps no store; start it with --store URL.")
         return self.store
 
-    async def evidence(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Return the result of one record: its evidence, or an error."""
-        return (await self.calibrate(Batch(items=[record], model=None, explain=False)))[0]
-
     def _as_fitted(self, served: Served, record: dict[str, Any]) -> dict[str, Any]:
         """Return a record without what may differ from the fit; the store has it all the same."""
         allowed = {*self.settings.allow_other_source} - {served.model._by}
