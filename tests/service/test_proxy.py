@@ -209,6 +209,7 @@ def test_the_stored_record_says_what_the_confidence_is(folder, tmp_path, stub):
         "model": "parrot-1",
         "tenant": "north",
         "confidence_source": "tokens",
+        "response_id": "chatcmpl-1",
     }
 
 

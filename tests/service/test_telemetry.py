@@ -16,6 +16,7 @@ from qacal.service.telemetry import parented
 from qacal.storage import version_of
 from tests.answers import answers
 from tests.service.test_app import calibrate, serving
+from tests.service.upstreams import stubbed
 
 ROW = {name: answers(1, seed=7)[0][name] for name in ("question", "answer", "confidence")}
 TRACE, SPAN = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331
@@ -69,6 +70,17 @@ def test_each_answer_is_an_event(folder, tmp_path, set_up, is_before):
     assert "gen_ai.response.id" not in events[1].attributes
     assert (events[0].trace_id, events[0].span_id) == (0, 0)
     assert events[0].timestamp > 1e18
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_events_of_the_proxy_name_the_completion(folder, tmp_path, set_up, stream):
+    exporter = set_up()
+    asked = {"model": "parrot-1", "messages": [{"role": "user", "content": ROW["question"]}], "stream": stream}
+    with stubbed() as stub, serving(folder, tmp_path, store="none", upstream=stub.url) as client:
+        assert client.post("/v1/chat/completions", json=asked, headers=HEADERS).status_code == 200
+    (event,) = sent(exporter)
+    assert event.attributes["gen_ai.response.id"] == "chatcmpl-1"
+    assert (event.trace_id, event.span_id) == (TRACE, SPAN)
 
 
 def test_an_event_belongs_to_the_span_of_the_caller(folder, tmp_path, set_up):

@@ -156,9 +156,11 @@ class Service:
         self.telemetry.calibration.observe(time.perf_counter() - began)
         return results
 
-    async def evidences(self, records: list[dict[str, Any]], model: str | None = None) -> list[dict[str, Any]]:
+    async def evidences(
+        self, records: list[dict[str, Any]], model: str | None = None, upstream_model: str | None = None
+    ) -> list[dict[str, Any]]:
         """Return the result of each record of a further route: its evidence, or an error."""
-        return await self.calibrate(Batch(items=records, model=model, explain=False))
+        return await self.calibrate(Batch(items=records, model=model, explain=False), upstream_model)
 
     async def label(self, labels: Labels) -> list[dict[str, Any]]:
         """Write labels, and return what became of each when they are on disk."""
@@ -186,10 +188,6 @@ class Service:
         if self.store is None:
             raise RefusedError(409, "no_store", "this service keeps no store; start it with --store URL.")
         return self.store
-
-    async def evidence(self, record: dict[str, Any], upstream_model: str | None = None) -> dict[str, Any]:
-        """Return the result of one record: its evidence, or an error."""
-        return (await self.calibrate(Batch(items=[record], model=None, explain=False), upstream_model))[0]
 
     def _as_fitted(self, served: Served, record: dict[str, Any]) -> dict[str, Any]:
         """Return a record without what may differ from the fit; the store has it all the same."""

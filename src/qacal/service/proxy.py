@@ -64,7 +64,7 @@ class Proxy:
             reply = Reply.from_body(answered.body)
         except InputError:
             raise RefusedError(502, "upstream_garbage", "the upstream's answer is not a chat completion.") from None
-        evidence, content = await self._found(plan, reply, caller, abstains=abstains)
+        evidence, content = await self._found(plan, reply, answered.body.get("id"), caller, abstains=abstains)
         headers = dict(answered.headers)
         if evidence["calibrated"] is not None:
             headers |= {CONFIDENCE: f"{evidence['calibrated']:.6g}", ID: evidence["id"]}
@@ -115,7 +115,8 @@ class Proxy:
                 continue
             if gathered.chunk is None:
                 break
-            evidence, content = await self._found(plan, gathered.reply, caller, abstains=abstains)
+            response_id = gathered.chunk.get("id")
+            evidence, content = await self._found(plan, gathered.reply, response_id, caller, abstains=abstains)
             for part in held if content is None else [json.dumps(gathered.text(content))]:
                 yield part
             ending = gathered.ending(evidence, None if content is not None else chunk)
@@ -127,7 +128,7 @@ class Proxy:
             raise RefusedError(502, "upstream_failed", "the upstream broke off its answer.")
 
     async def _found(
-        self, plan: Plan, reply: Reply, caller: Mapping[str, str], *, abstains: bool
+        self, plan: Plan, reply: Reply, response_id: Any, caller: Mapping[str, str], *, abstains: bool
     ) -> tuple[dict[str, Any], str | None]:
         """Return the evidence of a reply, and the text that takes the place of its content, if one does."""
         reading = plan.reading(reply)
@@ -142,7 +143,10 @@ class Proxy:
             return unread(read), None
         known = {llm for served in self._service.models.served.values() for llm in served.llms}
         record = plan.record(read, reply.model, known)
-        evidence = plan.evidence(read, await self._service.evidence(record, reply.model))
+        if isinstance(response_id, str):
+            record["response_id"] = response_id
+        (result,) = await self._service.evidences([record], upstream_model=reply.model)
+        evidence = plan.evidence(read, result)
         replacement = abstention(evidence) if abstains else None
         if replacement is not None:
             evidence["replaced"] = True
