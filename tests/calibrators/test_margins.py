@@ -364,6 +364,26 @@ def test_answers_of_another_score():
     assert (few.below + few.above > low.below + low.above).all()
 
 
+def test_answers_stay_below_the_accuracy_by_their_cut():
+    """What form may not add is not given back by moving the band; the ends are those of the accuracy all the same."""
+    score, right, _ = world(4000)
+    tally, cells = Tally.of(score, right), Cells(np.array([0.5, 0.7, np.inf]), 0)
+    cut = np.array([0.0, 0.01, 0.2])
+    answers = Tally.of(score[:400], score[:400])
+    whole, lower = (
+        fit_margins(tally, cells, answers=answers),
+        fit_margins(tally, replace(cells, cut=cut), answers=answers),
+    )
+    moved = whole.cells.value[:3] - lower.cells.value[:3]
+    np.testing.assert_allclose(moved, cut, rtol=0.1)
+    np.testing.assert_allclose(
+        lower.cells.value[:2] - lower.below[:2], whole.cells.value[:2] - whole.below[:2], atol=0.003
+    )
+    np.testing.assert_allclose(lower.cells.value[:3] + lower.above, whole.cells.value[:3] + whole.above, atol=0.02)
+    # The accuracy is certainly higher than the last band's answers: no more is said on that side.
+    assert lower.below[2] == 0
+
+
 def test_a_band_without_held_out_answers_or_without_rows_has_no_interval():
     """Its mean answer is unknown, and nothing is said about it."""
     score, right, _ = world(4000)

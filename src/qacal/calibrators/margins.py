@@ -22,8 +22,12 @@ over those that did not train :math:`p`, and :math:`\beta`, in [0, 1], the slope
 distribution times a standard error that has one more row at a distance of 0.5, because a few rows may all look alike.
 Only this step is approximate; the intervals of cells are exact.
 
-Answers of a band are moved so that their mean is the accuracy of its certifying rows (with few rows, close to it). So
-:math:`m_b` is near the middle of :math:`[l_b, u_b]`, and answers are about equally far from both ends.
+Answers of a band are moved so that their mean is the accuracy of its certifying rows (with few rows, close to it; where
+form may not add all it would, below it by that much: `Cells.cut`). So :math:`m_b` is near the middle of
+:math:`[l_b, u_b]`, and answers are about equally far from both ends.
+
+*With a judge*, who labelled the certifying rows and others that trained nothing, :math:`[l_c, u_c]` is the interval of
+:func:`~qacal.metrics.estimate_judged_accuracy` for the rows of cell :math:`c`.
 
 *Without a score*, all rows train and all rows certify. Bands are ranges of the stated confidence with enough rows, and
 answers are the curves of :class:`~qacal.calibrators.TreeScaling`, functions of confidence and group that were fitted on

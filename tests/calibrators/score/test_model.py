@@ -169,3 +169,25 @@ def test_a_loaded_continuous_model_can_be_fitted_again(tmp_path, partition):
 def test_tune_with_a_score_says_how_a_score_is_chosen():
     model = QACalibrator(learned_score=LearnedScore(text=False), tune="brier").fit(records(300))
     assert model.learned_score_.objective == "brier"
+
+
+def test_form_raises_the_logit_by_little_and_lowers_it_by_much():
+    """A new source may look like one that is answered well; an empty answer says what it says."""
+    rng = np.random.default_rng(0)
+    n = 1500
+    kind = rng.integers(0, 3, n)
+    right = rng.random(n) < np.array([0.02, 0.5, 0.97])[kind]
+    said = ["", "it is seven", "Seven, as Euclid said: 7."]
+    inputs = {
+        "confidence": np.full(n, 0.7),
+        "embedding": rng.normal(size=(n, 4)),
+        "question": [f"what is {rng.choice(list('abcdefgh'))}{number}" for number in range(n)],
+        "answer": [said[one] for one in kind],
+    }
+    score = LearnedScore().fit(inputs, right)
+    form = score._read(inputs, explains=True).parts["form"]
+    assert form.max() == pytest.approx(0.75)
+    assert form.min() < -1
+    whole = score._read(inputs, is_cut=False)
+    assert (score.predict(inputs) <= whole.score).all()
+    assert whole.score[kind == 2].mean() > score.predict(inputs)[kind == 2].mean() + 0.05
