@@ -133,6 +133,10 @@ def test_a_good_judge_narrows_the_intervals():
     assert "by_judge" not in helped.pipeline_.columns
 
 
+def both_of(rows):
+    return {"certify_records": rows, "judge_column": "by_judge"}
+
+
 def test_faults_of_a_judges_labels():
     rows, few = answers(400, seed=1), both(60, seed=2)
     fit = partial(QACalibrator().fit, rows, judge_column="by_judge")
@@ -140,6 +144,12 @@ def test_faults_of_a_judges_labels():
         fit(certify_records=people(60, seed=2))
     with pytest.raises(InputError, match=r"by_judge has the value 0\.5; with a judge, labels are 0 or 1"):
         fit(certify_records=[row | {"by_judge": 0.5} for row in few])
+    with pytest.raises(InputError, match="has people's labels"):
+        QACalibrator().fit(rows, certify_records=few, judge_column="correct")
+    with pytest.raises(InputError, match=r"correct has the value 0\.8; with a judge"):
+        QACalibrator().fit([row | {"correct": 0.8 * row["correct"]} for row in rows], **both_of(few))
+    with pytest.raises(InputError, match="keep one answer for each id"):
+        QACalibrator().fit([row | {"id": f"q{n // 2}"} for n, row in enumerate(rows)], **both_of(few))
     with pytest.raises(InputError, match="some have the same id"):
         fit(certify_records=[row | {"id": f"d{n // 2}"} for n, row in enumerate(few)])
     for other in (QACalibrator().fit, QACalibrator(calibrator=StepBinning()).fit):

@@ -136,12 +136,12 @@ def test_a_finer_grid_moves_an_end_by_less_than_its_margin(n, others, wrong, tai
     rng = np.random.default_rng(n)
     y = rng.random(n + others) < 0.7
     j = y ^ (rng.random(n + others) < wrong)
-    rows = y[:n] * 1.0, j[:n] * 1.0, j[n:] * 1.0
-    low = accuracy._judged_low(*rows, tail)
+    counts = accuracy.JudgedCounts(n, int((y > j)[:n].sum()), int((y < j)[:n].sum()), others, int(j[n:].sum()))
+    low = accuracy._judged_low(counts, tail)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(accuracy, "_STEP_OF_B", 0.005)
         patch.setattr(accuracy, "_STEP_OF_Q", 0.0025)
-        assert low - accuracy._judged_low(*rows, tail) < accuracy._MARGIN
+        assert low - accuracy._judged_low(counts, tail) < accuracy._MARGIN
 
 
 def test_a_judge_who_is_never_wrong_narrows_the_interval_most():

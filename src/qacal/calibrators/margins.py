@@ -54,7 +54,6 @@ from qacal.calibrators.step_binning import by_document
 from qacal.calibrators.tree_scaling import TreeMaps, fit_tree_curves
 from qacal.errors import InputError, QacalWarning, counted
 from qacal.guarantee import Certificate, check_alpha, counted_shares, document_intervals
-from qacal.metrics.accuracy import JudgedCounts, judged_accuracy
 from qacal.parameters import Axes, Between, is_number, require, shown
 from qacal.planning import rounded_up, rows_for_margins
 from qacal.tally.arrays import Floats, Ints
@@ -80,7 +79,7 @@ class MarginMaps:
 
     cells : the root's map has the bands, on the scale of the first score, and the map of a group has one bin. `value`
         is the mean answer of a band, and the accuracy of a group's rows; `low`, `high` and `rows` are of accuracies.
-    shift : how far the mean answer of each band is moved, to the accuracy of its rows.
+    shift : how far the mean answer of each band is moved, to the accuracy of its rows less `Cells.cut`.
     below, above : how far an interval reaches from an answer of the band.
     curves : the answers; None if they are scores, which come with the rows.
     """
@@ -245,7 +244,8 @@ def fit_margins(
         root = root + pooled.others
     if len(codes):
         groups = _certified(grouped, np.array([np.inf]), codes, part, kind, possible=possible)
-        if judged is not None:
+        # Codes of groups that are no tree depend on which labels a file has.
+        if judged is not None and column is not None and column.is_tree:
             by_group = Judged(*(level_of(one, cells.depth or 1) for one in judged))
             groups = _with_judge(groups, grouped, by_group, np.array([np.inf]), codes, part)
         found = Certified(*(np.concatenate(pair) for pair in zip(found, groups, strict=True)))
@@ -265,6 +265,7 @@ def fit_margins(
     # A line moves the answers, and with them the error of their mean.
     error = error * np.where(wanted > answer, (1 - wanted) / (1 - answer + _TINY), wanted / (answer + _TINY))
     lower, upper = accuracy - np.hypot(accuracy - low, error), accuracy + np.hypot(high - accuracy, error)
+    wanted = np.clip(wanted, np.maximum(lower - np.maximum(cut, 0.0), 0.0), np.minimum(upper, 1.0))
     below, above = (
         np.where(is_known, np.clip(distance, 0.0, 1.0), 1.0) for distance in (wanted - lower, upper - wanted)
     )
@@ -338,6 +339,9 @@ def _with_judge(
     found: Certified, level: Tally, judged: Judged, tops: Floats, codes: Ints | None, alpha: float
 ) -> Certified:
     """Return the intervals of cells with the help of a judge; half of alpha is for people's labels alone."""
+    # Here, not at the top: saved maps apply without scipy, and only fitting needs it.
+    from qacal.metrics.accuracy import JudgedCounts, judged_accuracy
+
     count = len(found.rows)
     placed = [_placed(one, tops, codes) for one in (level, *judged)]
     right, above, below, ones = (_summed(place, one.wt, count) for one, place in placed)

@@ -162,6 +162,8 @@ def run(
         options.require_partition(partition)
     if certify is not None and (by is not None or train_share is not None):
         raise typer.BadParameter("--certify trains one model on all other rows; leave out --by and --train-share.")
+    if judge_column is not None and certify is None:
+        raise typer.BadParameter("--judge-column names a column of the rows of --certify; pass both, or none.")
     if continuous and (group_rows is not None or train_share is not None):
         raise typer.BadParameter(
             "--continuous makes no groups and no intervals; leave out --group-rows and --train-share."

@@ -213,18 +213,19 @@ def _write(
     certifies = labels.questions(rows())
     verdicts: dict[Any, Any] = {}
 
+    def key(row: _Record) -> Any:
+        return question_of(row), repr(row.get("question")), repr(row.get("answer"))
+
     def trains() -> Iterator[_Record]:
         for row in labelled:
             if question_of(row) in certifies:
-                verdicts[question_of(row), row.get("answer")] = row["correct"]
+                verdicts[key(row)] = row["correct"]
             else:
                 yield row
 
     with write_pair(output, people) as (training, certifying):
         n_training = training.write_objects(trains(), file)
-        by_people = (
-            {**row, "by_judge": verdicts.get((question_of(row), row.get("answer")))} for row in labels.labelled(rows())
-        )
+        by_people = ({**row, "by_judge": verdicts.get(key(row))} for row in labels.labelled(rows()))
         n_certifying = certifying.write_objects(by_people, file)
         if not n_certifying:
             raise InputError(f"no row has a label in {labels.column}, so there are no rows to certify with.")

@@ -131,9 +131,12 @@ def judged_accuracy(counts: JudgedCounts, right: int, alpha: float, alone: float
     tail = (1 - alone) * alpha / 2
     low, high = _judged_low(counts, tail), 1 - _judged_low(JudgedCounts(n, below, above, others, others - ones), tail)
     if alone > 0:
-        (lowest,), (highest,) = mixed_binomial_interval(np.array([right]), np.array([n]), min(alone * alpha / 2, 0.25))
-        low, high = max(low, float(lowest)), min(high, float(highest))
-    # If both intervals hold they overlap; if not, the result is wrong in either order.
+        ends = mixed_binomial_interval(np.array([right]), np.array([n]), min(alone * alpha / 2, 0.25))
+        lowest, highest = (float(end[0]) for end in ends)
+        # If both intervals hold they overlap. If not, one is wrong, and people's labels are those that count.
+        low, high = max(low, lowest), min(high, highest)
+        if low > high:
+            low, high = lowest, highest
     low, high = min(low, high), max(low, high)
     return Accuracy(float(np.clip((above - below) / n + ones / others, low, high)), low, high)
 

@@ -24,7 +24,7 @@ Kind: TypeAlias = Literal["numeric", "category", "confidence", "logprobs", "cont
 NEVER_TRIED = (
     *("id", "question", "answer", "confidence", "correct", "calibrated"),
     *("model", "prompt", "confidence_source", "judge", "ground_truth", "embedding"),
-    *("stratum", "label_probability"),  # how `qacal label-next` drew the row
+    *("stratum", "label_probability", "by_judge"),  # how `qacal label-next` drew the row; verdicts of `qacal judge`
 )
 """Columns that have a meaning of their own. No score reads them unless it is told to."""
 

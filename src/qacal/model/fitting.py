@@ -220,11 +220,8 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
     pipeline = replace(pipeline, features=features.named)
     if has_certify_records:
         _require_something_to_learn(model, inputs, pipeline)
-    if has_judge and not (has_certify_records and isinstance(pipeline.calibrator, MarginBinning) and pipeline.score):
-        raise InputError(
-            "--judge-column (in Python: judge_column) is for the default calibrator with --certify (certify_records); "
-            "leave it out, or the calibrator."
-        )
+    if has_judge:
+        _require_judge(model, inputs, pipeline)
     records = rereadable(inputs.records, inputs.reading, needs_labels=True, **pipeline.needs)
     certify = records
     if has_certify_records:
@@ -297,6 +294,17 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         not_tried={} if score is None else score.not_tried,
         widths=widths,
     )
+
+
+def _require_judge(model: QACalibrator, inputs: FitInputs, pipeline: Pipeline) -> None:
+    is_default = isinstance(pipeline.calibrator, MarginBinning) and pipeline.score is not None
+    if inputs.certify_records is None or not is_default or model.train_share is not None:
+        raise InputError(
+            "--judge-column (in Python: judge_column) is for the default calibrator with --certify (certify_records), "
+            "and without --train-share (train_share): 70% of the judge's rows train. Leave one of them out."
+        )
+    if inputs.judge_column == inputs.reading.columns.get("correct", "correct"):
+        raise InputError(f"the column {inputs.judge_column} has people's labels; the judge's need another column.")
 
 
 def _require_something_to_learn(model: QACalibrator, inputs: FitInputs, pipeline: Pipeline) -> None:

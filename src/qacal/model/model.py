@@ -188,7 +188,8 @@ class QACalibrator(HasParameters, BaseModel):
             labels by a judge in `records` and by people here. The intervals are then about people's labels alone.
         judge_column : the column of `certify_records` with the labels of the judge that labelled `records`, 0 or 1. The
             judge's labels of 30% of `records`, which then train nothing, make the intervals narrower if the judge is
-            good; they stay valid, and about people's labels, if it is bad.
+            good; they stay valid, and about people's labels, if it is bad. Both files must be draws from the same
+            answers.
         columns : the names of columns that are called something else: ``{"confidence": "score"}``.
         percent : confidences are percents.
         expressions : the numbers for confidences in words: ``{"high": 0.85, "low": 0.3}``.

@@ -228,19 +228,24 @@ def _objects(*columns: list[Any]) -> Any:
     return table
 
 
+_AS_LABEL = {"0": 0.0, "0.0": 0.0, "false": 0.0, "1": 1.0, "1.0": 1.0, "true": 1.0}
+
+
 def judge_labels(batch: Batch, column: str) -> Floats:
-    """Return a judge's labels of rows; they and people's must be 0 or 1."""
+    """Return a judge's labels of rows: 0 or 1."""
     if not batch.reading.has(column, batch.table.names):
         raise InputError(f"{batch.table.origin}: there is no column {column}, which should have the judge's labels.")
+    values = np.asarray(batch.correct).tolist() if column == "correct" else batch.listed(column)
     found = []
-    for name, values in ((column, batch.listed(column)), ("correct", np.asarray(batch.correct).tolist())):
-        for value in values:
-            if isinstance(value, str) or value not in (0, 1):
-                raise InputError(
-                    f"{batch.table.origin}: {name} has the value {value!r:.40}; with a judge, labels are 0 or 1."
-                )
-        found.append(np.array(values, dtype=np.float64))
-    return found[0]
+    for value in values:
+        label = _AS_LABEL.get(str(value).strip().lower())
+        if label is None:
+            raise InputError(
+                f"{batch.table.origin}: {column} has the value {value!r:.40}; with a judge, labels are 0 or 1. Leave "
+                "rows without a verdict out; the guarantee is then about answers that have one."
+            )
+        found.append(label)
+    return np.array(found)
 
 
 def _sum(total: Tally | None, more: Tally) -> Tally:
@@ -276,6 +281,7 @@ class CalibrationRows:
         self._above: Tally | None = None
         self._below: Tally | None = None
         self._judged_others: Tally | None = None
+        self._judged_ids: list[Hashes] = []
         self._ids: list[Hashes] = []
         self._sampler = Sampler()
         self.count = 0
@@ -283,7 +289,9 @@ class CalibrationRows:
     def add_judged(self, batch: Batch) -> None:
         """Take rows that only a judge labelled, and that trained nothing."""
         read, groups = self._pipeline.inputs(batch)
-        self._judged_others = _sum(self._judged_others, Tally.of(read.score, batch.correct, groups=groups))
+        labels = judge_labels(batch, "correct")
+        self._judged_others = _sum(self._judged_others, Tally.of(read.score, labels, groups=groups))
+        self._judged_ids.append(ids_of(batch))
 
     def add(self, batch: Batch, is_held: Bools | None = None, judge_column: str | None = None) -> None:
         """Take more labelled rows.
@@ -308,7 +316,7 @@ class CalibrationRows:
                 held = Tally.of(first[is_held], read.score[is_held], ids=batch.ids[is_held], **options)
                 self._held = _sum(self._held, held)
         if judge_column is not None:
-            apart = np.asarray(batch.correct) - judge_labels(batch, judge_column)
+            apart = judge_labels(batch, "correct") - judge_labels(batch, judge_column)
             above, below = (Tally.of(first, apart * sign > 0, groups=groups) for sign in (1, -1))
             self._above, self._below = _sum(self._above, above), _sum(self._below, below)
         self._ids.append(ids_of(batch))
@@ -345,6 +353,9 @@ class CalibrationRows:
         """What a judge says of the rows and of others, if both were given."""
         if self._above is None or self._below is None or self._judged_others is None:
             return None
+        ids = np.concatenate(self._judged_ids)
+        if ids.any() and len(np.unique(ids)) < len(ids):
+            raise InputError("with a judge's labels, rows need ids of their own; keep one answer for each id.")
         return Judged(self._above, self._below, self._judged_others)
 
     def parts(self, of: int, tally: Tally) -> Iterator[tuple[Tally, Tally | None]]:

@@ -171,23 +171,26 @@ def test_tune_with_a_score_says_how_a_score_is_chosen():
     assert model.learned_score_.objective == "brier"
 
 
-def test_form_raises_the_logit_by_little_and_lowers_it_by_much():
-    """A new source may look like one that is answered well; an empty answer says what it says."""
+@pytest.mark.parametrize("what", ["question", "answer"])
+def test_the_form_of_a_question_raises_the_logit_by_little(what):
+    """A new source may look like one that is answered well; an answer says what it says."""
     rng = np.random.default_rng(0)
     n = 1500
     kind = rng.integers(0, 3, n)
     right = rng.random(n) < np.array([0.02, 0.5, 0.97])[kind]
-    said = ["", "it is seven", "Seven, as Euclid said: 7."]
+    forms = ["", "it is seven", "Seven, as Euclid said: 7."]
     inputs = {
         "confidence": np.full(n, 0.7),
         "embedding": rng.normal(size=(n, 4)),
-        "question": [f"what is {rng.choice(list('abcdefgh'))}{number}" for number in range(n)],
-        "answer": [said[one] for one in kind],
+        "question": [f"what is {rng.choice(list('abcdefgh'))}" for _ in range(n)],
+        "answer": [f"{number:04}" for number in range(n)],
+        what: [forms[one] for one in kind],
     }
     score = LearnedScore().fit(inputs, right)
-    form = score._read(inputs, explains=True).parts["form"]
-    assert form.max() == pytest.approx(0.75)
-    assert form.min() < -1
-    whole = score._read(inputs, is_cut=False)
-    assert (score.predict(inputs) <= whole.score).all()
-    assert whole.score[kind == 2].mean() > score.predict(inputs)[kind == 2].mean() + 0.05
+    cut, whole = (score._read(inputs, explains=True, is_cut=is_cut) for is_cut in (True, False))
+    assert (cut.score <= whole.score).all()
+    lost = (whole.score - cut.score)[kind == 2].mean()
+    assert lost > 0.05 if what == "question" else lost < 0.01
+    assert cut.parts["form"].min() < -1
+    if what == "question":
+        assert cut.parts["form"].max() < 0.65 + 0.3  # and what the answers' form adds

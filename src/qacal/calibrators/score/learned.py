@@ -233,7 +233,7 @@ class LearnedScore(HasParameters):
         """Return the score of each row and how far it is from the fit; `explains` adds the contributions.
 
         texts : questions and answers, if they were read before; else they are among the inputs.
-        is_cut : whether form adds no more than it may.
+        is_cut : whether the form of the question adds no more than it may.
         """
         self._require_fitted()
         signals = self.maps_.signals

@@ -21,7 +21,7 @@ from qacal.calibrators.score.effects import FIXED, EffectsFit, fit_effects
 from qacal.calibrators.score.kernel import Kernel
 from qacal.calibrators.score.numbers import Numbers, first_cosines
 from qacal.calibrators.score.pooled import PooledMap
-from qacal.calibrators.score.texts import PairTexts
+from qacal.calibrators.score.texts import FORM, PairTexts
 from qacal.calibrators.score.words import Vocabulary, WordRows
 from qacal.parameters import FACTORS, MOST, Axes, Between, require
 from qacal.partitions import EMBEDDING
@@ -34,11 +34,10 @@ _SLOPES = 48
 # Values beyond the most frequent ones have no effects of their own: they would be a row or two each.
 _MOST_LEVELS = 256
 
-# The form of a text raises the logit by at most this much, which about doubles the odds. Form tells where questions
-# come from, and a fit knows few sources, however many rows it has: a new one may look like one that is answered well,
-# and not be. It may lower the logit by more: empty answers and refusals have a form of their own. docs/benchmarks.md
-# has what this gains on new sources, and costs elsewhere.
-_MOST_OF_FORM = 0.75
+# The form of the question raises the logit by at most this much, which about doubles the odds. Form tells where
+# questions come from, and a fit knows few sources, however many rows it has: a new one may look like one that is
+# answered well, and not be. docs/benchmarks.md has what this gains on new sources, and costs elsewhere.
+_MOST_OF_QUESTION = 0.65
 UNSEEN, MISSING = -1, -2
 """Codes of values without effects."""
 
@@ -321,7 +320,7 @@ class ScoreMaps:
         """Return the score of each row.
 
         weight : how much signals count beside the pooled map.
-        is_cut : whether form adds no more than it may.
+        is_cut : whether the form of the question adds no more than it may.
         """
         if not len(self.coefficients) and self.pooled.kind == "stated" and self.pooled.n_confidences == 1:
             # One wrong answer at 1.0 would cost more than a curve can gain. As it is: logits would round it.
@@ -354,10 +353,24 @@ class ScoreMaps:
             out[term.signal] = out.get(term.signal, 0.0) + weight * (shift * c if term.is_slope else shift)
             at += term.columns.shape[1]
         if is_cut and "form" in out:
-            out["form"] = np.minimum(out["form"], _MOST_OF_FORM)
+            of_answer = weight * self._form_of_answer(rows, c)
+            out["form"] = of_answer + np.minimum(out["form"] - of_answer, _MOST_OF_QUESTION)
         if rows.words is not None:
             out["words"] = weight * (rows.words @ self.words)
         return out
+
+    def _form_of_answer(self, rows: ScoreInputs, c: Floats) -> Floats:
+        """Return what form adds to the logit of each row if its question has the average form."""
+        form, total, at = self.signals.form, np.zeros(len(c)), 2
+        if form is None or rows.form is None:
+            return total
+        of_answer = np.where(np.arange(form.width) < form.width // form.count * len(FORM), 0.0, rows.form)
+        for term in self.signals.terms(replace(rows, form=of_answer, together=form.together(of_answer))):
+            if term.signal == "form":
+                shift = term.columns @ self.coefficients[at : at + term.columns.shape[1]]
+                total += shift * c if term.is_slope else shift
+            at += term.columns.shape[1]
+        return total
 
     def _validate(self) -> None:
         widths, words = self.signals.widths, self.signals.words
