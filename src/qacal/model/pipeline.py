@@ -5,8 +5,8 @@ r"""The path of a row through the parts of a model, up to the calibrator.
 :math:`\beta` embeds question and answer and finds their group :math:`g`, the score :math:`s` is trained on confidence
 and text, and the calibrator :math:`C` maps the score to a probability. By default :math:`p` is the score itself, moved
 towards the accuracy of its band, which a first score finds; group and band have intervals. Without a score,
-:math:`s = h`, the confidence. Rows that fit the calibrator and rows to calibrate take this path; training embeds rows by
-itself (`fitting.py`).
+:math:`s = h`, the confidence. Rows that fit the calibrator and rows to calibrate take this path; training embeds
+rows by itself (`fitting.py`).
 """
 
 from __future__ import annotations
