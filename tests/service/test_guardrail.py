@@ -133,6 +133,15 @@ def test_the_operator_chooses_what_happens(folder, tmp_path, mode, threshold, ac
         assert found["texts"] == [f"{STATED}\n\n[{shown}]"]
 
 
+@pytest.mark.parametrize("mode", ["block", "annotate"])
+def test_answers_without_a_certified_threshold_are_rejected_in_words(folder, tmp_path, mode):
+    load(folder).set_threshold({}).save(folder)  # no group has one
+    with serving(folder, tmp_path) as client:
+        found = check(client, STATED, additional_provider_specific_params={"mode": mode})
+    shown = found["blocked_reason"] if mode == "block" else found["texts"][0]
+    assert "and no threshold is certified for such answers" in shown
+
+
 def test_without_a_threshold_nothing_is_blocked(tmp_path):
     QACalibrator(features=()).fit(answers(500)).save(tmp_path / "plain")
     with serving(str(tmp_path / "plain"), tmp_path) as client:

@@ -308,6 +308,15 @@ def test_abstaining_replaces_the_content_and_says_so(strict, stub, streams):
 
 
 @pytest.mark.parametrize("streams", [False, True])
+def test_abstaining_says_that_no_threshold_is_certified(folder, tmp_path, stub, streams):
+    load(folder).set_threshold({}).save(folder)  # no group has one
+    with serving(folder, tmp_path, upstream=stub.url) as client:
+        reply = ask(client, {"x-qa-calibration-mode": "abstain"}, stream=streams)
+    text = content(events(reply)) if streams else reply.json()["choices"][0]["message"]["content"]
+    assert text.endswith(", and no threshold is certified for such answers.")
+
+
+@pytest.mark.parametrize("streams", [False, True])
 def test_abstaining_leaves_good_answers(client, stub, streams):
     stub.probability = 0.99
     reply = ask(client, {"x-qa-calibration-mode": "abstain"}, stream=streams)

@@ -22,7 +22,7 @@ from qacal.errors import InputError
 from qacal.service.guard import RefusedError
 from qacal.service.served import Served
 from qacal.service.upstream import UpstreamError
-from qacal.sources.completions import NAME, Plan, Planner, Read, unread
+from qacal.sources.completions import NAME, Plan, Planner, Read, rejected, unread
 from qacal.sources.elicitation.prompts import PROMPTS
 from qacal.sources.elicitation.reply import Reply
 from qacal.sources.elicitation.reply import Request as Asked
@@ -176,9 +176,9 @@ class Guardrail:
 
 
 def _action(mode: str, texts: list[str], found: list[dict[str, Any]]) -> dict[str, Any]:
-    rejected = [one for one in found if one["decision"] == "abstain"]
-    if mode == "block" and rejected:
-        return {"action": "BLOCKED", "blocked_reason": f"The answer is not reliable enough: {_noted(rejected[0])}."}
+    bad = [one for one in found if one["decision"] == "abstain"]
+    if mode == "block" and bad:
+        return {"action": "BLOCKED", "blocked_reason": f"The answer is not reliable enough: {_noted(bad[0])}."}
     if mode != "annotate":
         return {"action": "NONE"}
     annotated = [_annotated(text, one) for text, one in zip(texts, found, strict=True)]
@@ -198,8 +198,8 @@ def _noted(evidence: dict[str, Any]) -> str:
     >>> _noted({"calibrated": 0.314, "decision": "abstain", "threshold": 0.6})
     'calibrated confidence 0.31, below the threshold of 0.6'
     """
-    below = f", below the threshold of {evidence['threshold']:g}" if evidence["decision"] == "abstain" else ""
-    return f"calibrated confidence {evidence['calibrated']:.2f}{below}"
+    is_rejected = evidence["decision"] == "abstain"
+    return f"calibrated confidence {rejected(evidence) if is_rejected else format(evidence['calibrated'], '.2f')}"
 
 
 def _is_json(text: str) -> bool:

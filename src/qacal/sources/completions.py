@@ -302,10 +302,24 @@ def abstention(evidence: Mapping[str, Any]) -> str | None:
     """Return the text in place of an answer that the model's threshold rejects; None for others."""
     if evidence.get("decision") != "abstain":
         return None
-    return (
-        f"No answer: the probability that the LLM's answer is correct is {evidence['calibrated']:.2f}, below the "
-        f"threshold of {evidence['threshold']:g}."
+    return f"No answer: the probability that the LLM's answer is correct is {rejected(evidence)}."
+
+
+def rejected(evidence: Mapping[str, Any]) -> str:
+    """Return the calibrated confidence, and why the model's threshold rejects it.
+
+    >>> rejected({"calibrated": 0.314, "threshold": 0.6})
+    '0.31, below the threshold of 0.6'
+    >>> rejected({"calibrated": 0.314, "threshold": None})
+    '0.31, and no threshold is certified for such answers'
+    """
+    threshold = evidence["threshold"]
+    why = (
+        "and no threshold is certified for such answers"
+        if threshold is None
+        else f"below the threshold of {threshold:g}"
     )
+    return f"{evidence['calibrated']:.2f}, {why}"
 
 
 def annotated(
