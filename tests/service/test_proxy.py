@@ -6,8 +6,10 @@ import socket
 import pytest
 
 from qacal import QACalibrator, load
+from qacal.errors import InputError
 from qacal.service.app import create_app
 from qacal.service.settings import Settings
+from qacal.service.upstream import Upstream
 from qacal.sources.completions import ConfidenceFrom
 from tests.answers import answers
 from tests.service.test_app import KEY, serving, stored, wait_for
@@ -506,6 +508,13 @@ def test_the_key_of_the_upstream_is_sent_and_never_shown(folder, tmp_path, stub)
         reply = client.post(PATH, json=ASK)
         assert reply.status_code == 401
         assert secret not in reply.text
+
+
+def test_two_credentials_of_the_upstream_are_refused(folder):
+    settings = Settings({"m": folder}, store="none", upstream="http://me:hidden@127.0.0.1:1/v1", upstream_key="sk-1234")
+    with pytest.raises(InputError, match="only one can be sent") as caught:
+        Upstream(settings)
+    assert "hidden" not in str(caught.value)
 
 
 def test_the_callers_key_is_passed_on_unless_it_is_that_of_the_service(folder, tmp_path, stub):

@@ -154,6 +154,19 @@ def test_an_upstream_stands_behind_the_proxy(tmp_path):
     assert ROWS[0]["question"] not in said
 
 
+def test_credentials_in_the_url_of_the_upstream_are_sent_and_never_logged(folder):
+    asked = {"model": "parrot-1", "messages": [{"role": "user", "content": ROWS[0]["question"]}]}
+    with stubbed() as stub:
+        url = stub.url.replace("http://", "http://me:hidden-password@")
+        with process(folder, "--store", "none", "--upstream", url) as (server, client, _):
+            assert client.post("/v1/chat/completions", json=asked).status_code == 200
+            server.terminate()
+            said = "".join(server.communicate(timeout=30))
+    assert stub.headers[0]["authorization"].startswith("Basic ")
+    assert f"upstream: {stub.url}" in said
+    assert "hidden" not in said
+
+
 def test_wrong_use_is_named_before_anything_is_loaded(folder):
     for arguments, problem in (
         ((folder, "--host", "0.0.0.0"), "QACAL_API_KEY"),

@@ -218,6 +218,8 @@ def _serve(settings: Settings, sockets: list[socket]) -> None:
 
     app = create_app(settings)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    for name in ("httpx2", "httpcore", "httpcore2"):  # they log the URL of the upstream, which may have credentials
+        logging.getLogger(name).setLevel(logging.WARNING)
     service = app.state.service
     if (hangup := getattr(signal, "SIGHUP", None)) is not None:
         signal.signal(hangup, lambda number, frame: service.watcher.look())

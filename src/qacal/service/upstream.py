@@ -65,6 +65,11 @@ class Upstream:
         self._base = checked_url(settings.upstream)
         self.shown = without_secrets(self._base)
         key = settings.upstream_key
+        if key is not None and self._base.username is not None:
+            raise InputError(
+                "the URL of the upstream has credentials, and QACAL_UPSTREAM_KEY is set, too; only one can be sent. "
+                "Remove one of them."
+            )
         self._own = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._passes_credentials = key is None and settings.api_key is None
         self._masking = Masking([key or "", *credentials(self._base, {})])
