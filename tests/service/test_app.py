@@ -349,6 +349,24 @@ def test_the_key_opens_all_routes_but_those_of_health(folder, tmp_path):
         assert client.post("/v1/calibrate", json={"items": ROWS[:1]}, headers=headers).status_code == 200
 
 
+@pytest.mark.parametrize("others", [{}, {"api_key": KEY}, {"insecure": True}])
+@pytest.mark.parametrize(
+    "foreign",
+    [{"origin": "https://evil.example"}, {"origin": "null"}, {"origin": "http://127.0.0.1:81"},
+     {"sec-fetch-site": "cross-site"}],
+)  # fmt: skip
+def test_requests_of_other_sites_are_refused(folder, tmp_path, others, foreign):
+    with serving(folder, tmp_path, **others) as client:
+        key = {"authorization": f"Bearer {KEY}"}
+        for method, path in (("POST", "/v1/calibrate"), ("POST", "/v1/chat/completions"), ("GET", "/v1/model")):
+            reply = client.request(method, path, json={"items": ROWS[:1]}, headers={**key, **foreign})
+            assert reply.status_code == 403, path
+            assert reply.json()["error"]["code"] == "other_origin"
+        own = {**key, "origin": "http://127.0.0.1", "sec-fetch-site": "same-origin"}
+        assert client.post("/v1/calibrate", json={"items": ROWS[:1]}, headers=own).status_code == 200
+        assert client.get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 200  # a link
+
+
 def test_pages_of_the_web_do_not_reach_a_service_without_a_key(client):
     body = json.dumps({"items": ROWS[:1]})
     # By a name that resolves to this machine, and by a form, which needs no permission of the browser.

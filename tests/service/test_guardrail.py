@@ -83,7 +83,7 @@ def test_a_text_that_states_nothing_is_left_alone(client):
     (evidence,) = found[NAME]
     assert (found["action"], evidence["calibrated"], "texts" in found) == ("NONE", None, False)
     assert evidence["reason"]
-    assert 'qacal_unparsed_confidence_total{model=""} 1.0' in client.get("/metrics").text
+    assert 'qacal_unparsed_confidence_total{model="m"} 1.0' in client.get("/metrics").text
 
 
 def test_a_second_question_goes_to_the_upstream(folder, tmp_path, stub):

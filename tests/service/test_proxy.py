@@ -8,6 +8,7 @@ import pytest
 from qacal import QACalibrator, load
 from qacal.errors import InputError
 from qacal.service.app import create_app
+from qacal.service.guardrail import PATH as GUARDRAIL
 from qacal.service.settings import Settings
 from qacal.service.upstream import Upstream
 from qacal.sources.completions import ConfidenceFrom
@@ -184,7 +185,7 @@ def test_no_confidence_is_null_and_says_why(client, stub, change, reason, stream
     assert found["raw_confidence"] is None
     assert reason in found["reason"]
     assert "x-qa-calibration-confidence" not in reply.headers
-    assert 'qacal_unparsed_confidence_total{model=""} 1.0' in client.get("/metrics").text
+    assert 'qacal_unparsed_confidence_total{model="m"} 1.0' in client.get("/metrics").text
 
 
 def test_answers_are_stored_and_labelled(client):
@@ -473,6 +474,42 @@ def test_an_upstream_that_is_not_there(folder, tmp_path):
                 assert url not in reply.text
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_a_request_that_is_not_json_by_its_type_is_refused(client, stub, kind):
+    reply = client.post(PATH, content=json.dumps(ASK), headers={} if kind is None else {"content-type": kind})
+    assert reply.status_code == 415
+    assert reply.json()["error"]["code"] == "wrong_content_type"
+    assert stub.requests == []
+    sent = {"content-type": "application/json; charset=utf-8"}
+    assert client.post(PATH, content=json.dumps(ASK), headers=sent).status_code == 200
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_an_error_of_the_upstream_is_never_a_page(client, stub, streams):
+    stub.fault = "page 500"
+    reply = client.post(PATH, json={**ASK, "stream": streams})
+    assert (reply.status_code, reply.text) == (500, "<script>1</script>")
+    assert reply.headers["content-type"] == "text/plain; charset=utf-8"
+    assert reply.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("depth", [450, 900])
+def test_requests_that_are_nested_deeply_are_no_failure(client, stub, depth, streams):
+    nested = "[" * depth + '"x"' + "]" * depth
+    deep = f'[{{"role": "user", "content": {nested}}}]'
+    predicate = json.dumps({"type": "predicate", "instructions": "It is true."})
+    bodies = {
+        PATH: json.dumps({**ASK, "stream": streams}).replace(json.dumps(ASK["messages"]), deep),
+        "/v1/decisions": f'{{"model": "m", "input": {deep}, "questions": [{predicate}]}}',
+        GUARDRAIL: f'{{"input_type": "request", "litellm_call_id": "1", "structured_messages": {deep}}}',
+        "/v1/calibrate": f'{{"items": [{{"question": {deep}, "answer": "a", "confidence": 0.5}}]}}',
+    }
+    for path, body in bodies.items():
+        reply = client.post(path, content=body, headers={"content-type": "application/json"})
+        assert reply.status_code in (200, 404, 422), (path, reply.text)
+
+
 def test_without_an_upstream_the_routes_say_so(folder, tmp_path):
     with serving(folder, tmp_path) as client:
         for reply in (client.post(PATH, json=ASK), client.get("/v1/models")):
@@ -481,7 +518,7 @@ def test_without_an_upstream_the_routes_say_so(folder, tmp_path):
 
 @pytest.mark.parametrize("body", ["", "[1]", "{", '{"messages": []', "1" * 5000, "[" * 100_000])
 def test_a_request_that_is_no_object_is_refused(client, stub, body):
-    reply = client.post(PATH, content=body)
+    reply = client.post(PATH, content=body, headers={"content-type": "application/json"})
     assert (reply.status_code, reply.json()["error"]["code"]) == (422, "invalid_request")
     assert stub.requests == []
 
@@ -547,7 +584,8 @@ def test_a_caller_that_goes_away_ends_the_work_of_the_upstream(folder, stub, fau
     stub.fault, stub.probability = fault, None
     app = create_app(Settings({"m": folder}, store="none", reload_seconds=0.0, upstream=stub.url))
     body = json.dumps({**ASK, "stream": streams}).encode()
-    head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
+    kind = "Content-Type: application/json\r\n"
+    head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\n{kind}Content-Length: {len(body)}\r\n\r\n"
     with running(app) as address:
         with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as caller:
             caller.sendall(head.encode() + body)

@@ -238,6 +238,8 @@ def _handle_errors(app: FastAPI) -> None:
     async def refused(request: Request, error: Exception) -> Response:
         if isinstance(error, UpstreamError):
             return error.response()
+        if isinstance(error, RecursionError):
+            error = RefusedError(422, "invalid_request", "the request is nested too deeply.")
         found = error if isinstance(error, RefusedError) else RefusedError(503, "store_failed", str(error))
         after = {"Retry-After": "1"} if found.status == 503 else None
         return JSONResponse(found.content(), found.status, headers=after)
@@ -253,6 +255,7 @@ def _handle_errors(app: FastAPI) -> None:
         return JSONResponse(_error("http_error", str(error.detail)), error.status_code, headers=error.headers)
 
     app.add_exception_handler(RefusedError, refused)
+    app.add_exception_handler(RecursionError, refused)
     app.add_exception_handler(StoreError, refused)
     app.add_exception_handler(UpstreamError, refused)
     app.add_exception_handler(RequestValidationError, invalid)

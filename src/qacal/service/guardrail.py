@@ -126,21 +126,21 @@ class Guardrail:
     async def _evidence(
         self, text: str, messages: list[dict[str, Any]] | None, llm: str | None, chosen: Parameters
     ) -> dict[str, Any]:
-        if messages is None:
-            return self._unread(Read(text, reason=_UNKNOWN))
-        request = {"model": llm, "messages": messages, "metadata": chosen.metadata}
         try:
             served, _ = self._service.models.choose(chosen.model, {"model": llm})
         except InputError as error:
-            return self._unread(Read(text, reason=str(error)))
+            return self._unread(Read(text, reason=str(error)), "")
+        if messages is None:
+            return self._unread(Read(text, reason=_UNKNOWN), served.name)
+        request = {"model": llm, "messages": messages, "metadata": chosen.metadata}
         if served not in self._planners:
             self._planners[served] = Planner(self._service.settings.confidence_from, served.model)
         plan = self._planners[served].plan(request)
         if plan is None:
-            return self._unread(Read(text, reason="the question is not one text"))
+            return self._unread(Read(text, reason="the question is not one text"), served.name)
         read = await self._read(plan, Reply(text, model=llm))
         if read.confidence is None:
-            return self._unread(read)
+            return self._unread(read, served.name)
         known = {name for one in self._service.models.served.values() for name in one.llms}
         record = plan.record(read, llm, known)
         if chosen.model is not None:  # the operator says that this model is the one for this LLM, whatever its name
@@ -170,8 +170,8 @@ class Guardrail:
         except (UpstreamError, RefusedError, InputError):
             return None
 
-    def _unread(self, read: Read) -> dict[str, Any]:
-        self._service.telemetry.refused("", {}, "")
+    def _unread(self, read: Read, name: str) -> dict[str, Any]:
+        self._service.telemetry.refused(name, {}, "")
         return unread(read)
 
 

@@ -139,7 +139,7 @@ class Proxy:
         except StopIteration as end:
             read: Read = end.value
         if read.confidence is None:
-            self._service.telemetry.refused("", {}, "")
+            self._service.telemetry.refused(served_name(self._service, plan.request.get("model")), {}, "")
             return unread(read), None
         known = {llm for served in self._service.models.served.values() for llm in served.llms}
         record = plan.record(read, reply.model, known)
@@ -192,6 +192,14 @@ class Proxy:
             self._without_logprobs.add(plan.request.get("model"))
 
 
+def served_name(service: Service, llm: Any) -> str:
+    """Return the name of the served model for the answers of an LLM; "" if there is none."""
+    try:
+        return service.models.choose(None, {"model": llm})[0].name
+    except InputError:
+        return ""
+
+
 class _Streamed(Response):
     """A stream of events; it ends, with the upstream's work, when the caller goes away."""
 
@@ -234,6 +242,9 @@ def add_routes(app: FastAPI, service: Service) -> None:
         """
         service.required_upstream()
         assert proxy is not None
+        # A page of another site can send other types without asking the browser's leave.
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise RefusedError(415, "wrong_content_type", "send the request as JSON: Content-Type: application/json.")
         asked = _request(await request.body())
         mode = request.headers.get(MODE, _MODES[0])
         if mode not in _MODES:

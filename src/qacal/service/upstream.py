@@ -136,8 +136,11 @@ class Upstream:
         status = response.status_code
         if status >= 400:
             said = raw.decode("utf-8", "replace")
-            kind = {"content-type": response.headers.get("content-type", "text/plain")}
-            raise UpstreamError(status, self._masking.error(said).encode(), {**kind, **_returned(response)})
+            # Never as a page: a browser would run what the upstream, or a caller whose words it repeats, wrote into it.
+            is_json = "json" in response.headers.get("content-type", "").partition(";")[0].lower()
+            kind = "application/json" if is_json else "text/plain; charset=utf-8"
+            headers = {"content-type": kind, "x-content-type-options": "nosniff", **_returned(response)}
+            raise UpstreamError(status, self._masking.error(said).encode(), headers)
         if status != 200:  # a redirection is not followed: it could lead the key to another server
             raise RefusedError(502, "upstream_garbage", f"the upstream answered with status {status}.")
 
