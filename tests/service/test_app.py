@@ -1,5 +1,6 @@
 """The application, with real models and a real SQLite."""
 
+import asyncio
 import json
 import logging
 import threading
@@ -13,7 +14,10 @@ from qacal import QACalibrator, load
 from qacal.errors import InputError
 from qacal.model.model_set import ModelSet
 from qacal.service.app import create_app
+from qacal.service.guard import Guard
+from qacal.service.served import Models
 from qacal.service.settings import Settings
+from qacal.service.telemetry import Telemetry
 from qacal.storage import version_of
 from tests.answers import answers
 
@@ -507,3 +511,32 @@ def test_no_request_is_dropped_while_versions_change(folder, tmp_path, fitted):
             thread.join()
     assert wrong == []
     assert seen == {*expected}
+
+
+@pytest.mark.parametrize("stalls", [False, True])
+def test_a_stream_may_be_long_but_not_silent(folder, stalls):
+    """The limit is 0.8 s; the stream takes 1.6 s, and then stalls or ends."""
+    sent = []
+
+    async def stream(scope, receive, send):
+        start = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
+        await send(start)
+        for _ in range(8):
+            await asyncio.sleep(0.2)
+            await send({"type": "http.response.body", "body": b"data: 1\n\n", "more_body": True})
+        await asyncio.sleep(60 if stalls else 0)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    settings = Settings({"m": folder}, max_seconds=0.2, upstream_seconds=0.4)
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": [(b"host", b"localhost")]}
+    asyncio.run(Guard(stream, settings, Telemetry(Models({}), None))(scope, receive, send))
+    assert [one.get("body") for one in sent[1:9]] == [b"data: 1\n\n"] * 8
+    assert len(sent) == 10
+    assert sent[-1]["more_body"] is False
+    assert (b"too_slow" in sent[-1]["body"]) == stalls

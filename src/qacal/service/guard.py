@@ -104,11 +104,17 @@ class Guard:
             is_read = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        is_begun = False
+        is_begun = is_streaming = False
 
         async def begun(message: Message) -> None:
-            nonlocal is_begun
+            nonlocal is_begun, is_streaming
             is_begun = True
+            if message["type"] == "http.response.start":
+                is_streaming = (b"content-type", b"text/event-stream") in message["headers"]
+            elif not message.get("more_body", False):
+                is_streaming = False
+            if not clock.expired():  # a long stream is no slow one
+                clock.reschedule(asyncio.get_running_loop().time() + limit)
             await send(message)
 
         limit = self._settings.max_seconds
@@ -116,9 +122,13 @@ class Guard:
             limit = 2 * limit + self._settings.upstream_seconds
         try:
             with parented(headers):
-                async with asyncio.timeout(limit):
+                async with asyncio.timeout(limit) as clock:
                     await self._app(scope, received, begun)
         except TimeoutError:
+            if is_streaming:
+                slow = RefusedError(504, "too_slow", f"there was nothing to send for {limit:g} seconds.")
+                event = f"data: {json.dumps(slow.content())}\n\n".encode()
+                return await send({"type": "http.response.body", "body": event, "more_body": False})
             if is_begun:
                 raise
             raise RefusedError(503, "too_slow", f"no answer within {limit:g} seconds; send fewer records.") from None
