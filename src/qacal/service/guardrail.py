@@ -14,14 +14,14 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr
 from starlette.responses import Response
 
 from qacal.errors import InputError
 from qacal.service.guard import RefusedError
 from qacal.service.served import Served
-from qacal.service.upstream import UpstreamError
+from qacal.service.upstream import UpstreamError, unless_gone
 from qacal.sources.completions import NAME, Plan, Planner, Read, rejected, unread
 from qacal.sources.elicitation.prompts import PROMPTS
 from qacal.sources.elicitation.reply import Reply
@@ -217,10 +217,14 @@ def add_routes(app: FastAPI, service: Service) -> None:
     guardrail = Guardrail(service)
 
     @app.post(PATH, summary="Check an answer for LiteLLM")
-    async def check(checked: Checked) -> Response:
+    async def check(request: Request, checked: Checked) -> Response:
         """Return `action`: NONE, GUARDRAIL_INTERVENED with annotated `texts`, or BLOCKED with `blocked_reason`.
 
         `qa_calibration` has the evidence of each text; `calibrated` is null, with a `reason`, if no confidence could be
         read, and then nothing is done about the text.
         """
-        return Response(json.dumps(await guardrail.check(checked)), media_type="application/json")
+        count, most = len(checked.texts or ()), service.settings.max_items
+        if count > most:
+            raise RefusedError(413, "too_many_items", f"texts has {count:,} entries; at most {most:,} are accepted.")
+        found = await unless_gone(request, guardrail.check(checked))
+        return Response(json.dumps(found), media_type="application/json")
