@@ -244,6 +244,20 @@ def test_another_llm_than_that_of_the_fit_is_not_calibrated(client, upstream):
         assert "this model was fitted on parrot-1" in one[NAME]["reason"]
 
 
+def test_what_was_allowed_has_a_warning(upstream, tmp_path):
+    folder = str(tmp_path / "stated")
+    QACalibrator(features=()).fit([{**row, "confidence_source": "stated"} for row in answers(500)]).save(folder)
+    upstream.body = {"model": "owl-2", "answers": ANSWERS, "usage": USAGE}
+    allowed = ("confidence_source", "model")
+    with serving(folder, tmp_path, upstream=upstream.url, allow_other_source=allowed) as client:
+        for one in decide(client, model="owl-2")["answers"]:
+            assert one[NAME]["calibrated"] is not None
+            assert one[NAME]["warning"] == (
+                "the model was fitted on confidences of the source stated, and this is decision; "
+                "the model was fitted on answers of parrot-1, and this is owl-2"
+            )
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [

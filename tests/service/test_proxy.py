@@ -267,7 +267,10 @@ def test_another_llm_is_refused_unless_it_is_allowed(folder, tmp_path, stub):
         assert ask(client, model="owl-2").json()[NAME]["calibrated"] is not None
     stub.extra = {"model": "owl-2"}
     with serving(folder, tmp_path, upstream=stub.url, allow_other_source=("model",)) as client:
-        assert ask(client, model="owl-2").json()[NAME]["calibrated"] is not None
+        other = ask(client, model="owl-2").json()[NAME]
+        assert other["calibrated"] is not None
+        assert other["warning"] == "the model was fitted on answers of parrot-1, and this is owl-2"
+        assert "warning" not in ask(client).json()[NAME]
 
 
 def test_the_llm_chooses_among_several_models(folder, tmp_path, stub):

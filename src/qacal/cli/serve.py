@@ -226,7 +226,8 @@ def _serve(settings: Settings, sockets: list[socket]) -> None:
     for served in service.models.served.values():
         options.note(f"{served.name}: {served.path}, version {served.version[:12]}")
         if service.upstream is not None:
-            for warning in Planner(settings.confidence_from, served.model).warnings:
+            any_prompt = "prompt" in settings.allow_other_source
+            for warning in Planner(settings.confidence_from, served.model, any_prompt=any_prompt).warnings:
                 options.note(f"Warning: {served.name}: {warning}; see --confidence-from and --allow-other-source.")
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     store = "none" if service.store is None else make_url(settings.store).render_as_string(hide_password=True)

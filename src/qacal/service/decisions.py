@@ -18,9 +18,9 @@ from starlette.responses import Response
 
 from qacal.errors import InputError
 from qacal.service.guard import RefusedError
-from qacal.service.proxy import MODE, served_name
+from qacal.service.proxy import MODE, other_llm, served_name
 from qacal.service.upstream import Upstream, UpstreamError, unless_gone
-from qacal.sources.completions import NAME, Read, unread
+from qacal.sources.completions import NAME, Read, other_than_fitted, unread, warned
 from qacal.sources.decisions import MOST_CHOICES, Given, answer_of, calibrated_fields, given_in, kind_of, request_for
 from qacal.sources.decisions import text_of as text
 from qacal.sources.elicitation.reply import Reply
@@ -201,8 +201,15 @@ class Decisions:
                 found.append((None, {**unread(failed), "question_kind": kind}))
             else:
                 said = {"raw_confidence": given.probability, "confidence_source": source, "question_kind": kind}
-                found.append((given, {**result, **said}))
+                doubts = self._other_source(source, result), other_llm(self._service, llm, result)
+                found.append((given, {**result, **said, **warned(*doubts)}))
         return found
+
+    def _other_source(self, source: str, result: Mapping[str, Any]) -> str | None:
+        """Return the doubt about confidences of another kind than that of the fit, which the operator allowed."""
+        parts = self._service.models.served[result["model"]].model._models.values()
+        fitted = {one for part in parts for one in part.origins_.get("confidence_source", ())}
+        return other_than_fitted("confidences of the source", source, fitted)
 
 
 def _shown(answer: Any, given: Given | None, evidence: dict[str, Any], *, mode: str) -> Any:

@@ -20,6 +20,7 @@ from starlette.responses import Response
 
 from qacal.errors import InputError
 from qacal.service.guard import RefusedError
+from qacal.service.proxy import other_llm
 from qacal.service.served import Served
 from qacal.service.upstream import UpstreamError, unless_gone
 from qacal.sources.completions import NAME, Plan, Planner, Read, rejected, unread
@@ -146,7 +147,7 @@ class Guardrail:
         if chosen.model is not None:  # the operator says that this model is the one for this LLM, whatever its name
             record.pop("model", None)
         (result,) = await self._service.evidences([record], chosen.model)
-        return plan.evidence(read, result)
+        return plan.evidence(read, result, other_llm(self._service, record.get("model"), result))
 
     async def _read(self, plan: Plan, reply: Reply) -> Read:
         reading = plan.reading(reply)

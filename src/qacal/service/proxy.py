@@ -20,7 +20,17 @@ from qacal.errors import InputError
 from qacal.service.guard import RefusedError
 from qacal.service.served import Served
 from qacal.service.upstream import Upstream, UpstreamError, unless_gone
-from qacal.sources.completions import Gathered, Plan, Planner, Read, abstention, annotated, is_plain, unread
+from qacal.sources.completions import (
+    Gathered,
+    Plan,
+    Planner,
+    Read,
+    abstention,
+    annotated,
+    is_plain,
+    other_than_fitted,
+    unread,
+)
 from qacal.sources.completions import without_logprobs as hidden
 from qacal.sources.elicitation.reply import Reply
 from qacal.sources.elicitation.reply import Request as Asked
@@ -146,7 +156,7 @@ class Proxy:
         if isinstance(response_id, str):
             record["response_id"] = response_id
         (result,) = await self._service.evidences([record], upstream_model=reply.model)
-        evidence = plan.evidence(read, result)
+        evidence = plan.evidence(read, result, other_llm(self._service, record.get("model"), result))
         replacement = abstention(evidence) if abstains else None
         if replacement is not None:
             evidence["replaced"] = True
@@ -198,6 +208,14 @@ def served_name(service: Service, llm: Any) -> str:
         return service.models.choose(None, {"model": llm})[0].name
     except InputError:
         return ""
+
+
+def other_llm(service: Service, llm: Any, result: Mapping[str, Any]) -> str | None:
+    """Return the doubt about an answer of another LLM than those of the fit, which the operator allowed."""
+    served = service.models.served.get(result.get("model", ""))
+    if served is None or llm == served.name:
+        return None
+    return other_than_fitted("answers of", llm, served.llms)
 
 
 class _Streamed(Response):
