@@ -513,6 +513,14 @@ def test_no_request_is_dropped_while_versions_change(folder, tmp_path, fitted):
     assert seen == {*expected}
 
 
+@pytest.mark.parametrize("correct", [None, "yes", 2, []])
+def test_a_label_that_is_none_is_named(client, correct):
+    items = [{"id": "a", "correct": 1}, {"id": "b", "correct": True}, {"id": "c", "correct": correct}]
+    reply = client.post("/v1/feedback", json={"items": items})
+    assert reply.status_code == 422
+    assert reply.json()["error"]["message"] == "items.2.correct: label it 0 or 1."
+
+
 @pytest.mark.parametrize("stalls", [False, True])
 def test_a_stream_may_be_long_but_not_silent(folder, stalls):
     """The limit is 0.8 s; the stream takes 1.6 s, and then stalls or ends."""

@@ -247,8 +247,10 @@ def _handle_errors(app: FastAPI) -> None:
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"][1:])) or "the body"
-        return JSONResponse(_error("invalid_request", f"{where}: {first['msg']}."), 422)
+        where, problem = first["loc"][1:], first["msg"]
+        if "correct" in where:  # of the possible types, each has a complaint of its own
+            where, problem = where[: where.index("correct") + 1], "label it 0 or 1"
+        return JSONResponse(_error("invalid_request", f"{'.'.join(map(str, where)) or 'the body'}: {problem}."), 422)
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
