@@ -1,5 +1,6 @@
 """The application, with real models and a real SQLite."""
 
+import asyncio
 import json
 import logging
 import threading
@@ -13,7 +14,10 @@ from qacal import QACalibrator, load
 from qacal.errors import InputError
 from qacal.model.model_set import ModelSet
 from qacal.service.app import create_app
+from qacal.service.guard import Guard
+from qacal.service.served import Models
 from qacal.service.settings import Settings
+from qacal.service.telemetry import Telemetry
 from qacal.storage import version_of
 from tests.answers import answers
 
@@ -349,6 +353,24 @@ def test_the_key_opens_all_routes_but_those_of_health(folder, tmp_path):
         assert client.post("/v1/calibrate", json={"items": ROWS[:1]}, headers=headers).status_code == 200
 
 
+@pytest.mark.parametrize("others", [{}, {"api_key": KEY}, {"insecure": True}])
+@pytest.mark.parametrize(
+    "foreign",
+    [{"origin": "https://evil.example"}, {"origin": "null"}, {"origin": "http://127.0.0.1:81"},
+     {"sec-fetch-site": "cross-site"}],
+)  # fmt: skip
+def test_requests_of_other_sites_are_refused(folder, tmp_path, others, foreign):
+    with serving(folder, tmp_path, **others) as client:
+        key = {"authorization": f"Bearer {KEY}"}
+        for method, path in (("POST", "/v1/calibrate"), ("POST", "/v1/chat/completions"), ("GET", "/v1/model")):
+            reply = client.request(method, path, json={"items": ROWS[:1]}, headers={**key, **foreign})
+            assert reply.status_code == 403, path
+            assert reply.json()["error"]["code"] == "other_origin"
+        own = {**key, "origin": "http://127.0.0.1", "sec-fetch-site": "same-origin"}
+        assert client.post("/v1/calibrate", json={"items": ROWS[:1]}, headers=own).status_code == 200
+        assert client.get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 200  # a link
+
+
 def test_pages_of_the_web_do_not_reach_a_service_without_a_key(client):
     body = json.dumps({"items": ROWS[:1]})
     # By a name that resolves to this machine, and by a form, which needs no permission of the browser.
@@ -489,3 +511,40 @@ def test_no_request_is_dropped_while_versions_change(folder, tmp_path, fitted):
             thread.join()
     assert wrong == []
     assert seen == {*expected}
+
+
+@pytest.mark.parametrize("correct", [None, "yes", 2, []])
+def test_a_label_that_is_none_is_named(client, correct):
+    items = [{"id": "a", "correct": 1}, {"id": "b", "correct": True}, {"id": "c", "correct": correct}]
+    reply = client.post("/v1/feedback", json={"items": items})
+    assert reply.status_code == 422
+    assert reply.json()["error"]["message"] == "items.2.correct: label it 0 or 1."
+
+
+@pytest.mark.parametrize("stalls", [False, True])
+def test_a_stream_may_be_long_but_not_silent(folder, stalls):
+    """The limit is 0.8 s; the stream takes 1.6 s, and then stalls or ends."""
+    sent = []
+
+    async def stream(scope, receive, send):
+        start = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
+        await send(start)
+        for _ in range(8):
+            await asyncio.sleep(0.2)
+            await send({"type": "http.response.body", "body": b"data: 1\n\n", "more_body": True})
+        await asyncio.sleep(60 if stalls else 0)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    settings = Settings({"m": folder}, max_seconds=0.2, upstream_seconds=0.4)
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": [(b"host", b"localhost")]}
+    asyncio.run(Guard(stream, settings, Telemetry(Models({}), None))(scope, receive, send))
+    assert [one.get("body") for one in sent[1:9]] == [b"data: 1\n\n"] * 8
+    assert len(sent) == 10
+    assert sent[-1]["more_body"] is False
+    assert (b"too_slow" in sent[-1]["body"]) == stalls

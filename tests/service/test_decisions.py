@@ -244,6 +244,20 @@ def test_another_llm_than_that_of_the_fit_is_not_calibrated(client, upstream):
         assert "this model was fitted on parrot-1" in one[NAME]["reason"]
 
 
+def test_what_was_allowed_has_a_warning(upstream, tmp_path):
+    folder = str(tmp_path / "stated")
+    QACalibrator(features=()).fit([{**row, "confidence_source": "stated"} for row in answers(500)]).save(folder)
+    upstream.body = {"model": "owl-2", "answers": ANSWERS, "usage": USAGE}
+    allowed = ("confidence_source", "model")
+    with serving(folder, tmp_path, upstream=upstream.url, allow_other_source=allowed) as client:
+        for one in decide(client, model="owl-2")["answers"]:
+            assert one[NAME]["calibrated"] is not None
+            assert one[NAME]["warning"] == (
+                "the model was fitted on confidences of the source stated, and this is decision; "
+                "the model was fitted on answers of parrot-1, and this is owl-2"
+            )
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -263,7 +277,7 @@ def test_an_answer_that_cannot_be_read_goes_through_with_a_reason(client, upstre
     assert without_evidence([second]) == [answer]
     assert second[NAME]["calibrated"] is None
     assert reason in second[NAME]["reason"]
-    assert 'qacal_unparsed_confidence_total{model=""} 1.0' in client.get("/metrics").text
+    assert 'qacal_unparsed_confidence_total{model="m"} 1.0' in client.get("/metrics").text
 
 
 @pytest.mark.parametrize("body", [[1], {"hello": 1}, {"answers": ANSWERS[:2]}, {"answers": {}}])
@@ -332,6 +346,17 @@ def test_an_llm_that_the_upstream_does_not_have_is_not_taken_for_a_missing_route
     assert (reply.status_code, reply.json()["error"]["message"]) == (404, "no such LLM")
     upstream.status = upstream.chat_status = None
     assert decide(client)["answers"][0]["probability"] == 0.9
+
+
+def test_an_llm_without_decisions_leaves_them_to_others(client, upstream):
+    upstream.status = 404
+    decide(client)
+    upstream.status = None
+    assert [one[NAME]["confidence_source"] for one in decide(client)["answers"]] == ["decision-tokens"] * 3
+    assert [one["confidence_source"] for one in (a[NAME] for a in decide(client, model="other")["answers"])] == [
+        *("decision",) * 3
+    ]
+    assert [one["model"] for one in upstream.decided] == ["parrot-1", "other"]
 
 
 def test_choices_beyond_the_tokens_are_refused_only_without_decisions(client, upstream):
@@ -419,6 +444,9 @@ def test_requests_beyond_the_limits_are_refused(client, upstream, change):
         {"input": [{"role": 5, "content": {"a": None}}, {"content": [5, None, [[]]]}, {"type": "input_image"}]},
         {"questions": [{"type": "predicate", "instructions": [{"type": "input_json", "data": None}, {}]}]},
         {"questions": [{"type": "predicate", "instructions": "\x00\ud800", "name": "\ud800"}]},
+        {"questions": [{**PREDICATE, "choices": None}]},
+        {"questions": [{**PREDICATE, "choices": 5}]},
+        {"input": [{"role": [], "content": "Hi"}, {"role": {}, "content": "Hi"}]},
         {"input": "x" * 200_000},
     ],
 )

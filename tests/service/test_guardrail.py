@@ -2,13 +2,16 @@
 
 import json
 
+import httpx2
 import pytest
 
 from qacal import QACalibrator, load
+from qacal.service.app import create_app
 from qacal.service.guardrail import PATH, Questions
+from qacal.service.settings import Settings
 from tests.answers import answers
 from tests.service.test_app import serving, stored, wait_for
-from tests.service.upstreams import stubbed
+from tests.service.upstreams import running, stubbed
 
 NAME = "qa_calibration"
 QUESTION = "Which city is the capital of Arden?"
@@ -83,7 +86,7 @@ def test_a_text_that_states_nothing_is_left_alone(client):
     (evidence,) = found[NAME]
     assert (found["action"], evidence["calibrated"], "texts" in found) == ("NONE", None, False)
     assert evidence["reason"]
-    assert 'qacal_unparsed_confidence_total{model=""} 1.0' in client.get("/metrics").text
+    assert 'qacal_unparsed_confidence_total{model="m"} 1.0' in client.get("/metrics").text
 
 
 def test_a_second_question_goes_to_the_upstream(folder, tmp_path, stub):
@@ -133,6 +136,15 @@ def test_the_operator_chooses_what_happens(folder, tmp_path, mode, threshold, ac
         assert found["texts"] == [f"{STATED}\n\n[{shown}]"]
 
 
+@pytest.mark.parametrize("mode", ["block", "annotate"])
+def test_answers_without_a_certified_threshold_are_rejected_in_words(folder, tmp_path, mode):
+    load(folder).set_threshold({}).save(folder)  # no group has one
+    with serving(folder, tmp_path) as client:
+        found = check(client, STATED, additional_provider_specific_params={"mode": mode})
+    shown = found["blocked_reason"] if mode == "block" else found["texts"][0]
+    assert "and no threshold is certified for such answers" in shown
+
+
 def test_without_a_threshold_nothing_is_blocked(tmp_path):
     QACalibrator(features=()).fit(answers(500)).save(tmp_path / "plain")
     with serving(str(tmp_path / "plain"), tmp_path) as client:
@@ -145,6 +157,25 @@ def test_several_texts_are_checked_each(client):
     assert [one["raw_confidence"] for one in found[NAME]] == [0.9, None, 0.6]
     assert found["texts"][1] == "Belmar."
     assert found["texts"][0] != found["texts"][2].replace("0.6", "0.9")
+
+
+def test_too_many_texts_are_refused(folder, tmp_path):
+    with serving(folder, tmp_path, max_items=2) as client:
+        check(client, STATED, STATED)
+        reply = client.post(PATH, json=sent("response", texts=[STATED] * 3))
+    assert (reply.status_code, reply.json()["error"]["code"]) == (413, "too_many_items")
+
+
+def test_a_caller_that_goes_away_ends_the_work_of_the_upstream(folder, stub):
+    stub.fault = "second hangs"
+    app = create_app(Settings({"m": folder}, store="none", reload_seconds=0.0, upstream=stub.url))
+    with running(app) as address:
+        asked = sent("request", structured_messages=MESSAGES)
+        assert httpx2.post(f"{address}{PATH}", json=asked).json() == {"action": "NONE"}
+        with pytest.raises(httpx2.ReadTimeout):
+            httpx2.post(f"{address}{PATH}", json=sent("response", texts=["Belmar."] * 5), timeout=2)
+        assert stub.cancelled.wait(20)
+    assert len(stub.requests) == 1
 
 
 def test_json_stays_json(client):

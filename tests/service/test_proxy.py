@@ -6,8 +6,11 @@ import socket
 import pytest
 
 from qacal import QACalibrator, load
+from qacal.errors import InputError
 from qacal.service.app import create_app
+from qacal.service.guardrail import PATH as GUARDRAIL
 from qacal.service.settings import Settings
+from qacal.service.upstream import Upstream
 from qacal.sources.completions import ConfidenceFrom
 from tests.answers import answers
 from tests.service.test_app import KEY, serving, stored, wait_for
@@ -182,7 +185,7 @@ def test_no_confidence_is_null_and_says_why(client, stub, change, reason, stream
     assert found["raw_confidence"] is None
     assert reason in found["reason"]
     assert "x-qa-calibration-confidence" not in reply.headers
-    assert 'qacal_unparsed_confidence_total{model=""} 1.0' in client.get("/metrics").text
+    assert 'qacal_unparsed_confidence_total{model="m"} 1.0' in client.get("/metrics").text
 
 
 def test_answers_are_stored_and_labelled(client):
@@ -264,7 +267,10 @@ def test_another_llm_is_refused_unless_it_is_allowed(folder, tmp_path, stub):
         assert ask(client, model="owl-2").json()[NAME]["calibrated"] is not None
     stub.extra = {"model": "owl-2"}
     with serving(folder, tmp_path, upstream=stub.url, allow_other_source=("model",)) as client:
-        assert ask(client, model="owl-2").json()[NAME]["calibrated"] is not None
+        other = ask(client, model="owl-2").json()[NAME]
+        assert other["calibrated"] is not None
+        assert other["warning"] == "the model was fitted on answers of parrot-1, and this is owl-2"
+        assert "warning" not in ask(client).json()[NAME]
 
 
 def test_the_llm_chooses_among_several_models(folder, tmp_path, stub):
@@ -305,6 +311,15 @@ def test_abstaining_replaces_the_content_and_says_so(strict, stub, streams):
     assert "sum is" not in reply.text
     assert '" sum"' not in reply.text  # its tokens
     assert found["id"]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_abstaining_says_that_no_threshold_is_certified(folder, tmp_path, stub, streams):
+    load(folder).set_threshold({}).save(folder)  # no group has one
+    with serving(folder, tmp_path, upstream=stub.url) as client:
+        reply = ask(client, {"x-qa-calibration-mode": "abstain"}, stream=streams)
+    text = content(events(reply)) if streams else reply.json()["choices"][0]["message"]["content"]
+    assert text.endswith(", and no threshold is certified for such answers.")
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -462,6 +477,42 @@ def test_an_upstream_that_is_not_there(folder, tmp_path):
                 assert url not in reply.text
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_a_request_that_is_not_json_by_its_type_is_refused(client, stub, kind):
+    reply = client.post(PATH, content=json.dumps(ASK), headers={} if kind is None else {"content-type": kind})
+    assert reply.status_code == 415
+    assert reply.json()["error"]["code"] == "wrong_content_type"
+    assert stub.requests == []
+    sent = {"content-type": "application/json; charset=utf-8"}
+    assert client.post(PATH, content=json.dumps(ASK), headers=sent).status_code == 200
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_an_error_of_the_upstream_is_never_a_page(client, stub, streams):
+    stub.fault = "page 500"
+    reply = client.post(PATH, json={**ASK, "stream": streams})
+    assert (reply.status_code, reply.text) == (500, "<script>1</script>")
+    assert reply.headers["content-type"] == "text/plain; charset=utf-8"
+    assert reply.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("depth", [450, 900])
+def test_requests_that_are_nested_deeply_are_no_failure(client, stub, depth, streams):
+    nested = "[" * depth + '"x"' + "]" * depth
+    deep = f'[{{"role": "user", "content": {nested}}}]'
+    predicate = json.dumps({"type": "predicate", "instructions": "It is true."})
+    bodies = {
+        PATH: json.dumps({**ASK, "stream": streams}).replace(json.dumps(ASK["messages"]), deep),
+        "/v1/decisions": f'{{"model": "m", "input": {deep}, "questions": [{predicate}]}}',
+        GUARDRAIL: f'{{"input_type": "request", "litellm_call_id": "1", "structured_messages": {deep}}}',
+        "/v1/calibrate": f'{{"items": [{{"question": {deep}, "answer": "a", "confidence": 0.5}}]}}',
+    }
+    for path, body in bodies.items():
+        reply = client.post(path, content=body, headers={"content-type": "application/json"})
+        assert reply.status_code in (200, 404, 422), (path, reply.text)
+
+
 def test_without_an_upstream_the_routes_say_so(folder, tmp_path):
     with serving(folder, tmp_path) as client:
         for reply in (client.post(PATH, json=ASK), client.get("/v1/models")):
@@ -470,7 +521,7 @@ def test_without_an_upstream_the_routes_say_so(folder, tmp_path):
 
 @pytest.mark.parametrize("body", ["", "[1]", "{", '{"messages": []', "1" * 5000, "[" * 100_000])
 def test_a_request_that_is_no_object_is_refused(client, stub, body):
-    reply = client.post(PATH, content=body)
+    reply = client.post(PATH, content=body, headers={"content-type": "application/json"})
     assert (reply.status_code, reply.json()["error"]["code"]) == (422, "invalid_request")
     assert stub.requests == []
 
@@ -497,6 +548,13 @@ def test_the_key_of_the_upstream_is_sent_and_never_shown(folder, tmp_path, stub)
         reply = client.post(PATH, json=ASK)
         assert reply.status_code == 401
         assert secret not in reply.text
+
+
+def test_two_credentials_of_the_upstream_are_refused(folder):
+    settings = Settings({"m": folder}, store="none", upstream="http://me:hidden@127.0.0.1:1/v1", upstream_key="sk-1234")
+    with pytest.raises(InputError, match="only one can be sent") as caught:
+        Upstream(settings)
+    assert "hidden" not in str(caught.value)
 
 
 def test_the_callers_key_is_passed_on_unless_it_is_that_of_the_service(folder, tmp_path, stub):
@@ -529,7 +587,8 @@ def test_a_caller_that_goes_away_ends_the_work_of_the_upstream(folder, stub, fau
     stub.fault, stub.probability = fault, None
     app = create_app(Settings({"m": folder}, store="none", reload_seconds=0.0, upstream=stub.url))
     body = json.dumps({**ASK, "stream": streams}).encode()
-    head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
+    kind = "Content-Type: application/json\r\n"
+    head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\n{kind}Content-Length: {len(body)}\r\n\r\n"
     with running(app) as address:
         with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as caller:
             caller.sendall(head.encode() + body)

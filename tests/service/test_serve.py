@@ -18,6 +18,7 @@ from qacal import QACalibrator
 from qacal.cli.serve import _named
 from qacal.errors import InputError
 from qacal.service.store import Store
+from qacal.sources.completions import ConfidenceFrom, Planner
 from qacal.storage import version_of
 from tests.answers import answers
 from tests.cli.test_cli import run
@@ -152,6 +153,34 @@ def test_an_upstream_stands_behind_the_proxy(tmp_path):
     assert "Warning: model: the model was fitted on confidences of the source stated" in said
     assert secret not in said
     assert ROWS[0]["question"] not in said
+
+
+def test_an_allowed_prompt_is_no_warning_at_the_start(tmp_path):
+    folder = str(tmp_path / "model")
+    rows = [{**row, "confidence_source": "stated", "prompt": "my-prompt"} for row in answers(500)]
+    model = QACalibrator(features=()).fit(rows)
+    model.save(folder)
+    (warning,) = Planner(ConfidenceFrom.AUTO, model).warnings
+    assert "the prompt my-prompt" in warning
+    options = ("--store", "none", "--upstream", "http://127.0.0.1:9/v1", "--allow-other-source", "prompt")
+    with process(folder, *options) as (server, _, _):
+        server.terminate()
+        said = "".join(server.communicate(timeout=30))
+    assert "upstream: http://127.0.0.1:9/v1" in said
+    assert "Warning" not in said
+
+
+def test_credentials_in_the_url_of_the_upstream_are_sent_and_never_logged(folder):
+    asked = {"model": "parrot-1", "messages": [{"role": "user", "content": ROWS[0]["question"]}]}
+    with stubbed() as stub:
+        url = stub.url.replace("http://", "http://me:hidden-password@")
+        with process(folder, "--store", "none", "--upstream", url) as (server, client, _):
+            assert client.post("/v1/chat/completions", json=asked).status_code == 200
+            server.terminate()
+            said = "".join(server.communicate(timeout=30))
+    assert stub.headers[0]["authorization"].startswith("Basic ")
+    assert f"upstream: {stub.url}" in said
+    assert "hidden" not in said
 
 
 def test_wrong_use_is_named_before_anything_is_loaded(folder):

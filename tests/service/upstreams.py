@@ -140,6 +140,8 @@ class Stub:
             return JSONResponse({"hello": 1})
         if fault == "redirects":
             return Response(status_code=307, headers={"location": "http://127.0.0.1:1/v1/chat/completions"})
+        if fault == "page 500":
+            return Response("<script>1</script>", 500, media_type="text/html")
         if fault.isdigit():
             body = {"error": {"message": f"status {fault}, your key is {request.headers.get('authorization')}"}}
             return JSONResponse(body, int(fault), headers={"Retry-After": "7"})

@@ -218,13 +218,16 @@ def _serve(settings: Settings, sockets: list[socket]) -> None:
 
     app = create_app(settings)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    for name in ("httpx2", "httpcore", "httpcore2"):  # they log the URL of the upstream, which may have credentials
+        logging.getLogger(name).setLevel(logging.WARNING)
     service = app.state.service
     if (hangup := getattr(signal, "SIGHUP", None)) is not None:
         signal.signal(hangup, lambda number, frame: service.watcher.look())
     for served in service.models.served.values():
         options.note(f"{served.name}: {served.path}, version {served.version[:12]}")
         if service.upstream is not None:
-            for warning in Planner(settings.confidence_from, served.model).warnings:
+            any_prompt = "prompt" in settings.allow_other_source
+            for warning in Planner(settings.confidence_from, served.model, any_prompt=any_prompt).warnings:
                 options.note(f"Warning: {served.name}: {warning}; see --confidence-from and --allow-other-source.")
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     store = "none" if service.store is None else make_url(settings.store).render_as_string(hide_password=True)

@@ -238,6 +238,8 @@ def _handle_errors(app: FastAPI) -> None:
     async def refused(request: Request, error: Exception) -> Response:
         if isinstance(error, UpstreamError):
             return error.response()
+        if isinstance(error, RecursionError):
+            error = RefusedError(422, "invalid_request", "the request is nested too deeply.")
         found = error if isinstance(error, RefusedError) else RefusedError(503, "store_failed", str(error))
         after = {"Retry-After": "1"} if found.status == 503 else None
         return JSONResponse(found.content(), found.status, headers=after)
@@ -245,14 +247,17 @@ def _handle_errors(app: FastAPI) -> None:
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"][1:])) or "the body"
-        return JSONResponse(_error("invalid_request", f"{where}: {first['msg']}."), 422)
+        where, problem = first["loc"][1:], first["msg"]
+        if "correct" in where:  # of the possible types, each has a complaint of its own
+            where, problem = where[: where.index("correct") + 1], "label it 0 or 1"
+        return JSONResponse(_error("invalid_request", f"{'.'.join(map(str, where)) or 'the body'}: {problem}."), 422)
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         return JSONResponse(_error("http_error", str(error.detail)), error.status_code, headers=error.headers)
 
     app.add_exception_handler(RefusedError, refused)
+    app.add_exception_handler(RecursionError, refused)
     app.add_exception_handler(StoreError, refused)
     app.add_exception_handler(UpstreamError, refused)
     app.add_exception_handler(RequestValidationError, invalid)

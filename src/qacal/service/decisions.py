@@ -18,9 +18,9 @@ from starlette.responses import Response
 
 from qacal.errors import InputError
 from qacal.service.guard import RefusedError
-from qacal.service.proxy import MODE
+from qacal.service.proxy import MODE, other_llm, served_name
 from qacal.service.upstream import Upstream, UpstreamError, unless_gone
-from qacal.sources.completions import NAME, Read, unread
+from qacal.sources.completions import NAME, Read, other_than_fitted, unread, warned
 from qacal.sources.decisions import MOST_CHOICES, Given, answer_of, calibrated_fields, given_in, kind_of, request_for
 from qacal.sources.decisions import text_of as text
 from qacal.sources.elicitation.reply import Reply
@@ -32,6 +32,7 @@ _MODES = ("annotate", "replace", "abstain")
 # What a server without the route says to it; OpenAI's own says 404 for an LLM that it does not have, too.
 _ABSENT = (404, 405, 501)
 _ASK_AGAIN_SECONDS = 600.0
+_MOST_REMEMBERED = 1000
 _AT_ONCE = 8
 
 Instructions = StrictStr | list[dict[str, Any]]
@@ -95,7 +96,7 @@ class Decisions:
 
     def __init__(self, service: Service, upstream: Upstream) -> None:
         self._service, self._upstream = service, upstream
-        self._absent_until = 0.0
+        self._absent_until: dict[str, float] = {}
 
     async def reply(self, asked: dict[str, Any], caller: Mapping[str, str], mode: str) -> Response:
         """Return the reply to a request."""
@@ -110,7 +111,9 @@ class Decisions:
 
     async def _answered(self, asked: dict[str, Any], caller: Mapping[str, str]) -> tuple[Any, Mapping[str, str], str]:
         """Return the upstream's reply, its headers, and the kind of its confidences."""
-        if time.monotonic() >= self._absent_until:
+        # By LLM: a gateway may have the route for some of its LLMs only.
+        llm = asked["model"]
+        if time.monotonic() >= self._absent_until.get(llm, 0.0):
             try:
                 answered = await self._upstream.post("/decisions", asked, caller)
                 return answered.body, answered.headers, "decision"
@@ -118,13 +121,15 @@ class Decisions:
                 if error.status not in _ABSENT:
                     raise
         body = await self._from_chat(asked, caller)
-        self._absent_until = time.monotonic() + _ASK_AGAIN_SECONDS
+        if len(self._absent_until) >= _MOST_REMEMBERED:
+            self._absent_until.clear()
+        self._absent_until[llm] = time.monotonic() + _ASK_AGAIN_SECONDS
         return body, {}, "decision-tokens"
 
     async def _from_chat(self, asked: dict[str, Any], caller: Mapping[str, str]) -> dict[str, Any]:
         """Return a reply of the same form out of chat completions, one for each question."""
         for at, question in enumerate(asked["questions"]):
-            if len(question.get("choices", ())) > MOST_CHOICES:
+            if question["type"] == "choice" and len(question["choices"]) > MOST_CHOICES:
                 raise RefusedError(
                     422,
                     "too_many_choices",
@@ -187,7 +192,7 @@ class Decisions:
         found: list[tuple[Given | None, dict[str, Any]]] = []
         for kind, given in zip(kinds, read, strict=True):
             if not isinstance(given, Given):
-                self._service.telemetry.refused("", {}, "")
+                self._service.telemetry.refused(served_name(self._service, llm), {}, "")
                 found.append((None, {**unread(Read("", None, source, given)), "question_kind": kind}))
                 continue
             result = next(results)
@@ -196,8 +201,15 @@ class Decisions:
                 found.append((None, {**unread(failed), "question_kind": kind}))
             else:
                 said = {"raw_confidence": given.probability, "confidence_source": source, "question_kind": kind}
-                found.append((given, {**result, **said}))
+                doubts = self._other_source(source, result), other_llm(self._service, llm, result)
+                found.append((given, {**result, **said, **warned(*doubts)}))
         return found
+
+    def _other_source(self, source: str, result: Mapping[str, Any]) -> str | None:
+        """Return the doubt about confidences of another kind than that of the fit, which the operator allowed."""
+        parts = self._service.models.served[result["model"]].model._models.values()
+        fitted = {one for part in parts for one in part.origins_.get("confidence_source", ())}
+        return other_than_fitted("confidences of the source", source, fitted)
 
 
 def _shown(answer: Any, given: Given | None, evidence: dict[str, Any], *, mode: str) -> Any:

@@ -29,7 +29,10 @@ UPSTREAM = ("/v1/chat/completions", "/v1/models", "/v1/decisions", "/beta/litell
 """Routes that wait for the upstream: their limit on the time is that of the upstream, and some more."""
 
 PAGES = ("/", "/ask", "/login", "/logout")
-"""Routes of the page, which asks for the key itself: in a form, since browsers do not send it in a header."""
+"""Routes of the page, which asks for the key itself: in a form, since browsers do not send it in a header.
+
+Links of other sites may lead to it; it refuses their forms itself.
+"""
 
 
 class RefusedError(Exception):
@@ -86,6 +89,8 @@ class Guard:
         headers = dict(scope["headers"])
         if scope["path"] in OPEN:
             return await self._app(scope, receive, send)
+        if scope["path"] not in PAGES:
+            _require_own_origin(headers)
         self._require_key(scope["path"], headers)
         if self._in_work > self._settings.max_requests:
             raise RefusedError(429, "too_many_requests", "too many requests are in work; try again in a second.")
@@ -99,11 +104,17 @@ class Guard:
             is_read = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        is_begun = False
+        is_begun = is_streaming = False
 
         async def begun(message: Message) -> None:
-            nonlocal is_begun
+            nonlocal is_begun, is_streaming
             is_begun = True
+            if message["type"] == "http.response.start":
+                is_streaming = (b"content-type", b"text/event-stream") in message["headers"]
+            elif not message.get("more_body", False):
+                is_streaming = False
+            if not clock.expired():  # a long stream is no slow one
+                clock.reschedule(asyncio.get_running_loop().time() + limit)
             await send(message)
 
         limit = self._settings.max_seconds
@@ -111,9 +122,13 @@ class Guard:
             limit = 2 * limit + self._settings.upstream_seconds
         try:
             with parented(headers):
-                async with asyncio.timeout(limit):
+                async with asyncio.timeout(limit) as clock:
                     await self._app(scope, received, begun)
         except TimeoutError:
+            if is_streaming:
+                slow = RefusedError(504, "too_slow", f"there was nothing to send for {limit:g} seconds.")
+                event = f"data: {json.dumps(slow.content())}\n\n".encode()
+                return await send({"type": "http.response.body", "body": event, "more_body": False})
             if is_begun:
                 raise
             raise RefusedError(503, "too_slow", f"no answer within {limit:g} seconds; send fewer records.") from None
@@ -153,6 +168,16 @@ class Guard:
                         return b"".join(parts)
         except TimeoutError:
             raise RefusedError(408, "too_slow", "the request did not arrive in time; send it again.") from None
+
+
+def _require_own_origin(headers: dict[bytes, bytes]) -> None:
+    """Refuse what a page of another site makes a browser send: it would act with the rights of whoever looks at it."""
+    origin, host = headers.get(b"origin"), headers.get(b"host", b"")
+    is_foreign = origin is not None and origin.lower().partition(b"://")[2] != host.lower()
+    if is_foreign or headers.get(b"sec-fetch-site") == b"cross-site":
+        raise RefusedError(
+            403, "other_origin", "requests of other sites in a browser are refused; send it from a program."
+        )
 
 
 def is_key(header: bytes, key: str) -> bool:

@@ -14,15 +14,16 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr
 from starlette.responses import Response
 
 from qacal.errors import InputError
 from qacal.service.guard import RefusedError
+from qacal.service.proxy import other_llm
 from qacal.service.served import Served
-from qacal.service.upstream import UpstreamError
-from qacal.sources.completions import NAME, Plan, Planner, Read, unread
+from qacal.service.upstream import UpstreamError, unless_gone
+from qacal.sources.completions import NAME, Plan, Planner, Read, rejected, unread
 from qacal.sources.elicitation.prompts import PROMPTS
 from qacal.sources.elicitation.reply import Reply
 from qacal.sources.elicitation.reply import Request as Asked
@@ -126,27 +127,27 @@ class Guardrail:
     async def _evidence(
         self, text: str, messages: list[dict[str, Any]] | None, llm: str | None, chosen: Parameters
     ) -> dict[str, Any]:
-        if messages is None:
-            return self._unread(Read(text, reason=_UNKNOWN))
-        request = {"model": llm, "messages": messages, "metadata": chosen.metadata}
         try:
             served, _ = self._service.models.choose(chosen.model, {"model": llm})
         except InputError as error:
-            return self._unread(Read(text, reason=str(error)))
+            return self._unread(Read(text, reason=str(error)), "")
+        if messages is None:
+            return self._unread(Read(text, reason=_UNKNOWN), served.name)
+        request = {"model": llm, "messages": messages, "metadata": chosen.metadata}
         if served not in self._planners:
             self._planners[served] = Planner(self._service.settings.confidence_from, served.model)
         plan = self._planners[served].plan(request)
         if plan is None:
-            return self._unread(Read(text, reason="the question is not one text"))
+            return self._unread(Read(text, reason="the question is not one text"), served.name)
         read = await self._read(plan, Reply(text, model=llm))
         if read.confidence is None:
-            return self._unread(read)
+            return self._unread(read, served.name)
         known = {name for one in self._service.models.served.values() for name in one.llms}
         record = plan.record(read, llm, known)
         if chosen.model is not None:  # the operator says that this model is the one for this LLM, whatever its name
             record.pop("model", None)
         (result,) = await self._service.evidences([record], chosen.model)
-        return plan.evidence(read, result)
+        return plan.evidence(read, result, other_llm(self._service, record.get("model"), result))
 
     async def _read(self, plan: Plan, reply: Reply) -> Read:
         reading = plan.reading(reply)
@@ -170,15 +171,15 @@ class Guardrail:
         except (UpstreamError, RefusedError, InputError):
             return None
 
-    def _unread(self, read: Read) -> dict[str, Any]:
-        self._service.telemetry.refused("", {}, "")
+    def _unread(self, read: Read, name: str) -> dict[str, Any]:
+        self._service.telemetry.refused(name, {}, "")
         return unread(read)
 
 
 def _action(mode: str, texts: list[str], found: list[dict[str, Any]]) -> dict[str, Any]:
-    rejected = [one for one in found if one["decision"] == "abstain"]
-    if mode == "block" and rejected:
-        return {"action": "BLOCKED", "blocked_reason": f"The answer is not reliable enough: {_noted(rejected[0])}."}
+    bad = [one for one in found if one["decision"] == "abstain"]
+    if mode == "block" and bad:
+        return {"action": "BLOCKED", "blocked_reason": f"The answer is not reliable enough: {_noted(bad[0])}."}
     if mode != "annotate":
         return {"action": "NONE"}
     annotated = [_annotated(text, one) for text, one in zip(texts, found, strict=True)]
@@ -198,8 +199,8 @@ def _noted(evidence: dict[str, Any]) -> str:
     >>> _noted({"calibrated": 0.314, "decision": "abstain", "threshold": 0.6})
     'calibrated confidence 0.31, below the threshold of 0.6'
     """
-    below = f", below the threshold of {evidence['threshold']:g}" if evidence["decision"] == "abstain" else ""
-    return f"calibrated confidence {evidence['calibrated']:.2f}{below}"
+    is_rejected = evidence["decision"] == "abstain"
+    return f"calibrated confidence {rejected(evidence) if is_rejected else format(evidence['calibrated'], '.2f')}"
 
 
 def _is_json(text: str) -> bool:
@@ -217,10 +218,14 @@ def add_routes(app: FastAPI, service: Service) -> None:
     guardrail = Guardrail(service)
 
     @app.post(PATH, summary="Check an answer for LiteLLM")
-    async def check(checked: Checked) -> Response:
+    async def check(request: Request, checked: Checked) -> Response:
         """Return `action`: NONE, GUARDRAIL_INTERVENED with annotated `texts`, or BLOCKED with `blocked_reason`.
 
         `qa_calibration` has the evidence of each text; `calibrated` is null, with a `reason`, if no confidence could be
         read, and then nothing is done about the text.
         """
-        return Response(json.dumps(await guardrail.check(checked)), media_type="application/json")
+        count, most = len(checked.texts or ()), service.settings.max_items
+        if count > most:
+            raise RefusedError(413, "too_many_items", f"texts has {count:,} entries; at most {most:,} are accepted.")
+        found = await unless_gone(request, guardrail.check(checked))
+        return Response(json.dumps(found), media_type="application/json")

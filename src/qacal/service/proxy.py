@@ -20,7 +20,17 @@ from qacal.errors import InputError
 from qacal.service.guard import RefusedError
 from qacal.service.served import Served
 from qacal.service.upstream import Upstream, UpstreamError, unless_gone
-from qacal.sources.completions import Gathered, Plan, Planner, Read, abstention, annotated, is_plain, unread
+from qacal.sources.completions import (
+    Gathered,
+    Plan,
+    Planner,
+    Read,
+    abstention,
+    annotated,
+    is_plain,
+    other_than_fitted,
+    unread,
+)
 from qacal.sources.completions import without_logprobs as hidden
 from qacal.sources.elicitation.reply import Reply
 from qacal.sources.elicitation.reply import Request as Asked
@@ -139,14 +149,14 @@ class Proxy:
         except StopIteration as end:
             read: Read = end.value
         if read.confidence is None:
-            self._service.telemetry.refused("", {}, "")
+            self._service.telemetry.refused(served_name(self._service, plan.request.get("model")), {}, "")
             return unread(read), None
         known = {llm for served in self._service.models.served.values() for llm in served.llms}
         record = plan.record(read, reply.model, known)
         if isinstance(response_id, str):
             record["response_id"] = response_id
         (result,) = await self._service.evidences([record], upstream_model=reply.model)
-        evidence = plan.evidence(read, result)
+        evidence = plan.evidence(read, result, other_llm(self._service, record.get("model"), result))
         replacement = abstention(evidence) if abstains else None
         if replacement is not None:
             evidence["replaced"] = True
@@ -192,6 +202,22 @@ class Proxy:
             self._without_logprobs.add(plan.request.get("model"))
 
 
+def served_name(service: Service, llm: Any) -> str:
+    """Return the name of the served model for the answers of an LLM; "" if there is none."""
+    try:
+        return service.models.choose(None, {"model": llm})[0].name
+    except InputError:
+        return ""
+
+
+def other_llm(service: Service, llm: Any, result: Mapping[str, Any]) -> str | None:
+    """Return the doubt about an answer of another LLM than those of the fit, which the operator allowed."""
+    served = service.models.served.get(result.get("model", ""))
+    if served is None or llm == served.name:
+        return None
+    return other_than_fitted("answers of", llm, served.llms)
+
+
 class _Streamed(Response):
     """A stream of events; it ends, with the upstream's work, when the caller goes away."""
 
@@ -234,6 +260,9 @@ def add_routes(app: FastAPI, service: Service) -> None:
         """
         service.required_upstream()
         assert proxy is not None
+        # A page of another site can send other types without asking the browser's leave.
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise RefusedError(415, "wrong_content_type", "send the request as JSON: Content-Type: application/json.")
         asked = _request(await request.body())
         mode = request.headers.get(MODE, _MODES[0])
         if mode not in _MODES:

@@ -65,6 +65,11 @@ class Upstream:
         self._base = checked_url(settings.upstream)
         self.shown = without_secrets(self._base)
         key = settings.upstream_key
+        if key is not None and self._base.username is not None:
+            raise InputError(
+                "the URL of the upstream has credentials, and QACAL_UPSTREAM_KEY is set, too; only one can be sent. "
+                "Remove one of them."
+            )
         self._own = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._passes_credentials = key is None and settings.api_key is None
         self._masking = Masking([key or "", *credentials(self._base, {})])
@@ -131,8 +136,11 @@ class Upstream:
         status = response.status_code
         if status >= 400:
             said = raw.decode("utf-8", "replace")
-            kind = {"content-type": response.headers.get("content-type", "text/plain")}
-            raise UpstreamError(status, self._masking.error(said).encode(), {**kind, **_returned(response)})
+            # Never as a page: a browser would run what the upstream, or a caller whose words it repeats, wrote into it.
+            is_json = "json" in response.headers.get("content-type", "").partition(";")[0].lower()
+            kind = "application/json" if is_json else "text/plain; charset=utf-8"
+            headers = {"content-type": kind, "x-content-type-options": "nosniff", **_returned(response)}
+            raise UpstreamError(status, self._masking.error(said).encode(), headers)
         if status != 200:  # a redirection is not followed: it could lead the key to another server
             raise RefusedError(502, "upstream_garbage", f"the upstream answered with status {status}.")
 

@@ -193,16 +193,38 @@ class Plan:
             record["confidence_tokens"] = read.tokens
         return {**record, "confidence_source": read.source}
 
-    def evidence(self, read: Read, result: Mapping[str, Any]) -> dict[str, Any]:
+    def evidence(self, read: Read, result: Mapping[str, Any], doubt: str | None = None) -> dict[str, Any]:
         """Return the evidence for the caller.
 
         result : the evidence of the model, or an error instead.
+        doubt : what else is doubtful about it, such as another LLM.
         """
         error = result.get("error")
         if error is not None:
             return unread(replace(read, reason=error["message"]))
-        warned = {} if self.warning is None else {"warning": self.warning}
-        return {**result, "raw_confidence": read.confidence, "confidence_source": read.source, **warned}
+        said = {"raw_confidence": read.confidence, "confidence_source": read.source}
+        return {**result, **said, **warned(self.warning, doubt)}
+
+
+def warned(*doubts: str | None) -> dict[str, str]:
+    """Return the field of the evidence with all doubts, if there is one.
+
+    >>> warned(None, "a", "b"), warned(None)
+    ({'warning': 'a; b'}, {})
+    """
+    found = [doubt for doubt in doubts if doubt is not None]
+    return {"warning": "; ".join(found)} if found else {}
+
+
+def other_than_fitted(what: str, value: Any, fitted: Collection[Any]) -> str | None:
+    """Return the doubt about an answer that was allowed though its origin is not among those of the fit.
+
+    >>> other_than_fitted("answers of", "parrot-2", ["parrot-1"])
+    'the model was fitted on answers of parrot-1, and this is parrot-2'
+    """
+    if value is None or not fitted or value in fitted:
+        return None
+    return f"the model was fitted on {what} {some_of(sorted(map(str, fitted)))}, and this is {value}"
 
 
 def unread(read: Read) -> dict[str, Any]:
@@ -217,9 +239,13 @@ def unread(read: Read) -> dict[str, Any]:
 
 
 class Planner:
-    """Plans for a model: which kinds of confidence it was fitted on, and how to ask for one of them."""
+    """Plans for a model: which kinds of confidence it was fitted on, and how to ask for one of them.
 
-    def __init__(self, choice: ConfidenceFrom, model: BaseModel) -> None:
+    any_prompt : whether other prompts than those of the fit are no reason to warn.
+    """
+
+    def __init__(self, choice: ConfidenceFrom, model: BaseModel, *, any_prompt: bool = False) -> None:
+        self._any_prompt = any_prompt
         self._by_llm = model._by == "model"
         self._parts = {value: self._of(choice, [part]) for value, part in model._models.items()}
         self._all = self._of(choice, [*model._models.values()])
@@ -236,8 +262,7 @@ class Planner:
         """What is doubtful about the confidences that are asked for."""
         return [*dict.fromkeys(plan.warning for plan in self._parts.values() if plan.warning is not None)]
 
-    @staticmethod
-    def _of(choice: ConfidenceFrom, fitted: list[QACalibrator]) -> Plan:
+    def _of(self, choice: ConfidenceFrom, fitted: list[QACalibrator]) -> Plan:
         known = {source for part in fitted for source in part.origins_.get("confidence_source", ())}
         prompts = {str(prompt) for part in fitted for prompt in part.origins_.get("prompt", ())}
         sources = _automatic(known) if choice is ConfidenceFrom.AUTO else _SOURCES[choice]
@@ -247,7 +272,7 @@ class Planner:
             sources,
             wants_tokens=TOKENS in sources or reads_tokens,
             one_call=choice is ConfidenceFrom.ONE_CALL,
-            warning=_doubt(choice, sources, known, prompts),
+            warning=_doubt(choice, sources, known, () if self._any_prompt else prompts),
         )
 
 
@@ -302,10 +327,24 @@ def abstention(evidence: Mapping[str, Any]) -> str | None:
     """Return the text in place of an answer that the model's threshold rejects; None for others."""
     if evidence.get("decision") != "abstain":
         return None
-    return (
-        f"No answer: the probability that the LLM's answer is correct is {evidence['calibrated']:.2f}, below the "
-        f"threshold of {evidence['threshold']:g}."
+    return f"No answer: the probability that the LLM's answer is correct is {rejected(evidence)}."
+
+
+def rejected(evidence: Mapping[str, Any]) -> str:
+    """Return the calibrated confidence, and why the model's threshold rejects it.
+
+    >>> rejected({"calibrated": 0.314, "threshold": 0.6})
+    '0.31, below the threshold of 0.6'
+    >>> rejected({"calibrated": 0.314, "threshold": None})
+    '0.31, and no threshold is certified for such answers'
+    """
+    threshold = evidence["threshold"]
+    why = (
+        "and no threshold is certified for such answers"
+        if threshold is None
+        else f"below the threshold of {threshold:g}"
     )
+    return f"{evidence['calibrated']:.2f}, {why}"
 
 
 def annotated(

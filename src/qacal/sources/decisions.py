@@ -118,7 +118,7 @@ def _messages(content: Any) -> list[dict[str, Any]]:
         return [{"role": "user", "content": content}]
     messages: list[dict[str, Any]] = []
     for item in content:
-        role = {"assistant": "assistant", "system": "system", "developer": "system"}.get(item.get("role"), "user")
+        role = {"assistant": "assistant", "system": "system", "developer": "system"}.get(str(item.get("role")), "user")
         if item.get("type") in ("function_call", "custom_tool_call"):
             role = "assistant"
         parts = item.get("content")

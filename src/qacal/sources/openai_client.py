@@ -20,7 +20,17 @@ from qacal.model.saved import load
 from qacal.parameters import shown
 from qacal.records.columns import PROVENANCE
 from qacal.records.provenance import AllowOtherSource, allowed_sources
-from qacal.sources.completions import NAME, ConfidenceFrom, Gathered, Plan, Planner, Read, abstention, unread
+from qacal.sources.completions import (
+    NAME,
+    ConfidenceFrom,
+    Gathered,
+    Plan,
+    Planner,
+    Read,
+    abstention,
+    other_than_fitted,
+    unread,
+)
 from qacal.sources.elicitation.reply import Reply, Request
 
 Client = TypeVar("Client")
@@ -189,7 +199,7 @@ class _Calibration:
             )
         except QacalError as error:
             result = {"error": {"message": str(error)}}
-        evidence = plan.evidence(read, result)
+        evidence = plan.evidence(read, result, other_than_fitted("answers of", record.get("model"), known))
         replacement = abstention(evidence) if self.abstains else None
         if replacement is not None:
             evidence["replaced"] = True
