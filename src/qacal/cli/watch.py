@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qacal.cli import options
-from qacal.errors import InputError
+from qacal.errors import InputError, counted
 
 if TYPE_CHECKING:
     from qacal.model.base import BaseModel
@@ -187,6 +187,9 @@ def _notes(watch: Watch, hidden: int) -> list[str]:
         out.append(f"{watch.far:,} of {watch.labels:,} rows are unlike the fit, have no interval and are not counted.")
     if watch.thinned:
         out.append(f"{watch.thinned:,} more rows were left out at random, so that all had the same chance of a label.")
+    if watch.rare:
+        rows = counted(watch.rare, "more row")
+        out.append(f"{rows} had a smaller chance of a label than the first ones, and were left out.")
     if watch.volunteered:
         out.append(f"{watch.volunteered:,} more rows have no label_probability, and were left out.")
     out += [f"{'Changed: ' if signal.is_notable else ''}{signal.text}" for signal in watch.signals]

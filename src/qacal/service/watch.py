@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -119,13 +119,13 @@ def _bets(served: Served, rows: list[dict[str, Any]], alpha: float) -> dict[str,
 def _part(model: QACalibrator, rows: list[dict[str, Any]], alpha: float) -> dict[str, Any]:
     if not has_intervals(model):
         return _problem(f"this model has no intervals ({type(model.calibrator_).__name__}), so nothing can be broken.")
-    # Answers with one id are a document; without ids, each answer is by itself.
-    name = "own_id" if rows and all(row["own_id"] is not None for row in rows) else "id"
-    ids = id_hashes([row[name] for row in rows], len(rows)) if rows else np.empty(0, dtype=np.uint64)
+    # Answers with one id are a document; an answer without an id is by itself.
+    keys = [row["id"] if row["own_id"] is None else str(row["own_id"]) for row in rows]
+    ids = id_hashes(keys, len(rows)) if rows else np.empty(0, dtype=np.uint64)
     # Within a draw of the store all answers have the same chance, so only other audits are thinned.
-    has_chance = np.full(len(rows), not all(row["drawn_time"] is not None for row in rows))
+    has_chance = np.array([not _is_drawn(row) for row in rows], dtype=bool)
     chance = np.array([row["label_probability"] for row in rows], dtype=np.float64)
-    kept, _ = equal_chances(chance, has_chance, ids, "")
+    kept, is_rare, _ = equal_chances(chance, has_chance, ids, "")
     levels = len(np.unique(_cells(model).lineage.depth))
     labelled = Labelled(
         correct=np.array([row["label"] for row in rows], dtype=np.float64),
@@ -139,7 +139,13 @@ def _part(model: QACalibrator, rows: list[dict[str, Any]], alpha: float) -> dict
     except InputError as error:
         return _problem(str(error))
     times = [row["label_time"] for row, keep in zip(rows, kept.tolist(), strict=True) if keep]
-    return _shown(found, times, int(np.count_nonzero(~kept)))
+    rare = int(np.count_nonzero(is_rare))
+    return _shown(replace(found, thinned=int(np.count_nonzero(~kept)) - rare, rare=rare), times)
+
+
+def _is_drawn(row: dict[str, Any]) -> bool:
+    """Return whether the store had drawn an answer when its label came; a later draw changes nothing."""
+    return row["drawn_time"] is not None and row["drawn_time"] <= row["label_time"]
 
 
 def _cells(model: QACalibrator) -> Any:
@@ -151,7 +157,7 @@ def _problem(text: str) -> dict[str, Any]:
     return {"is_alarm": False, "headline": text, "since": None, "labels": 0, "alarms": [], "intervals": []}
 
 
-def _shown(found: Watch, times: list[float], thinned: int) -> dict[str, Any]:
+def _shown(found: Watch, times: list[float]) -> dict[str, Any]:
     """Return a watch as JSON, with the times of its alarms in place of numbers of labels alone."""
 
     def since(after: int | None) -> str | None:
@@ -167,7 +173,8 @@ def _shown(found: Watch, times: list[float], thinned: int) -> dict[str, Any]:
         "labels": found.labels,
         "documents": found.documents,
         "far": found.far,
-        "thinned": thinned,
+        "thinned": found.thinned,
+        "rare": found.rare,
         "alarms": [one for one in intervals if one["broken_after"] is not None],
         "intervals": intervals,
     }
