@@ -315,3 +315,13 @@ def test_a_version_is_kept_once_and_comes_back_whole(folder, fitted):
     assert put_back(folder) == first[:12]
     assert version_of(folder) == first
     assert load(folder).decision_rule_.threshold == fitted.decision_rule_.threshold
+
+
+def test_the_version_that_was_there_last_is_put_back_though_it_was_kept_before(folder):
+    first = version_of(folder)[:12]
+    second, third = (QACalibrator(calibrator=PlattScaling()).fit(answers(100, seed=seed)) for seed in (2, 3))
+    replaced(folder, second)
+    replaced(folder, third)
+    put_back(folder, first)
+    replaced(folder, second)
+    assert put_back(folder) == first
