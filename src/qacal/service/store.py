@@ -527,6 +527,8 @@ def _said(error: Exception) -> str:
 
 def _engine(url: str, *, must_exist: bool) -> Any:
     """Return the engine for a URL; SQLite with a write-ahead log, and commits that are on disk."""
+    if "://" not in url:
+        raise StoreError(f"the store is {url}, which is no URL; for a file, write sqlite:///{url}.")
     address = sa.make_url(url)
     if address.get_backend_name() == "postgresql":
         return sa.create_engine(address, pool_pre_ping=True, connect_args={"connect_timeout": 5})
