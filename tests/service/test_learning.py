@@ -123,10 +123,14 @@ def test_draws_without_labels_are_told(folder, tmp_path):
     served = fill(url, folder)
     audit(url, 100, served)
     store = Store(url)
-    draw_answers(store, "model", 7)
+    draw_answers(store, "model", 1)
+    _, _, said = run("refit", folder, "--store", url, "-o", tmp_path / "new")
+    assert "1 answer was drawn for labelling and has no label of an audit" in said
+    draw_answers(store, "model", 6)
     store.close()
     _, _, said = run("refit", folder, "--store", url, "-o", tmp_path / "new")
     assert "7 answers were drawn for labelling and have no label of an audit" in said
+    assert "1 version of" in ok("versions", folder)
 
 
 def test_mistakes_are_named(folder, tmp_path):

@@ -161,7 +161,7 @@ def _notes(watch: Watch, hidden: int) -> list[str]:
     """Return which rows were used, and what has changed."""
     out = []
     if hidden:
-        out.append(f"{hidden} more intervals have less evidence against them (--all).")
+        out.append(f"{counted(hidden, 'more interval')} with less evidence: --all.")
     if watch.documents is not None:
         out.append(
             f"Some ids have several rows: {watch.documents:,} documents count, each once for each interval, with the "
@@ -170,10 +170,11 @@ def _notes(watch: Watch, hidden: int) -> list[str]:
     if watch.far:
         out.append(f"{watch.far:,} of {watch.labels:,} rows are unlike the fit, have no interval and are not counted.")
     if watch.thinned:
-        out.append(f"{watch.thinned:,} more rows were left out at random, so that all had the same chance of a label.")
+        rows = counted(watch.thinned, "more row was", "more rows were")
+        out.append(f"{rows} left out at random, so that all had the same chance of a label.")
     if watch.rare:
-        rows = counted(watch.rare, "more row")
-        out.append(f"{rows} had a smaller chance of a label than the first ones, and were left out.")
+        rows = counted(watch.rare, "more row was", "more rows were")
+        out.append(f"{rows} left out with a smaller chance of a label than the first ones.")
     if watch.volunteered:
         labels = counted(watch.volunteered, "volunteered label raises", "volunteered labels raise")
         out.append(f"{labels} no alarm: without a probability, nobody knows how answers were chosen.")
