@@ -85,6 +85,14 @@ def test_answers_of_several_llms_are_refused():
     assert refit(model, rows, allow_mixed=True).model.rows_ == 200
 
 
+def test_served_records_without_an_llm_are_of_that_of_the_fit():
+    model = QACalibrator(features=()).fit(answers(300, llm="parrot-1"))
+    served = [{name: value for name, value in row.items() if name != "model"} for row in answers(200, seed=4)]
+    assert refit(model, labelled(served)).model.origins_ == model.origins_
+    assert refit(model, labelled(served, model="owl-2")).model.origins_["model"] == ["owl-2"]
+    assert model.origins_["model"] == ["parrot-1"]
+
+
 def test_volunteered_labels_alone_are_refused():
     model = QACalibrator(partition=Column("topic")).fit(answers(200))
     with pytest.raises(InputError, match="volunteered labels cannot certify"):

@@ -281,3 +281,22 @@ def test_another_llm_is_refused_unless_it_is_allowed():
     with pytest.raises(InputError, match="fitted on old"):
         watch(one, rows)
     assert watch(one, rows, allow_other_source="model").labels == 300
+
+
+def test_a_later_row_changes_nothing_about_earlier_ones(model):
+    rows = [{**row, "label_probability": 0.5} for row in answers(10_000, 300, seed=1, loss=0.35)]
+    before = watch(model, rows)
+    late = [{**row, "label_probability": 1e-6} for row in answers(20_000, 40, seed=2)]
+    after = watch(model, rows + late)
+    assert before.is_alarm
+    assert (after.broken_after, after.labels, after.rare, after.thinned) == (before.broken_after, 300, 40, 0)
+    assert [one.wealth for one in after.intervals] == [one.wealth for one in before.intervals]
+
+
+def test_of_the_first_rows_the_smallest_chance_counts(model):
+    rows = [
+        {**row, "label_probability": 0.1 if at == 5 else 0.5} for at, row in enumerate(answers(10_000, 600, seed=1))
+    ]
+    found = watch(model, rows)
+    assert found.rare == 0
+    assert found.labels == pytest.approx(6 + 594 / 5, abs=35)

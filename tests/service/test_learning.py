@@ -1,6 +1,7 @@
 """From labels of served answers to a new version: draw, label, refit, put back."""
 
 import json
+import sqlite3
 import threading
 import time
 from uuid import uuid4
@@ -32,9 +33,10 @@ def fill(url, folder, *, keeps_text=True, name="model"):  # noqa: F811
     """Store answers as a service does, and return them by id."""
     model, version = load(folder), version_of(folder)
     rows = {}
-    for record, evidence in zip(records(SERVED), model._explained_rows(records(SERVED), why=False), strict=True):
+    found = model._explained_rows(records(SERVED), why=False, cells=True)
+    for record, evidence in zip(records(SERVED), found, strict=True):
         kept = record if keeps_text else None
-        row = row_of(uuid4().hex, name, version, evidence, kept, own_id=record["id"])
+        row = row_of(uuid4().hex, name, version, evidence, kept, own_id=record["id"], cells=evidence["cells"])
         rows[row["id"]] = (row, record)
     store = Store(url)
     store.record(row for row, _ in rows.values())
@@ -121,10 +123,14 @@ def test_draws_without_labels_are_told(folder, tmp_path):
     served = fill(url, folder)
     audit(url, 100, served)
     store = Store(url)
-    draw_answers(store, "model", 7)
+    draw_answers(store, "model", 1)
+    _, _, said = run("refit", folder, "--store", url, "-o", tmp_path / "new")
+    assert "1 answer was drawn for labelling and has no label of an audit" in said
+    draw_answers(store, "model", 6)
     store.close()
     _, _, said = run("refit", folder, "--store", url, "-o", tmp_path / "new")
     assert "7 answers were drawn for labelling and have no label of an audit" in said
+    assert "1 version of" in ok("versions", folder)
 
 
 def test_mistakes_are_named(folder, tmp_path):
@@ -201,7 +207,7 @@ def test_answers_that_keep_the_promise_raise_no_alarm_whatever_users_report(fold
     code, out, said = run("watch", folder, "--store", url)
     assert code == 0, said
     assert "No alarm after 120 labels" in out
-    assert "60 volunteered labels raise no alarm" in said
+    assert "60 volunteered labels raise no alarm" in out
     assert "Groups:" in out
 
 
@@ -212,6 +218,29 @@ def test_a_broken_promise_is_named_from_the_store(folder, url):  # noqa: F811
     assert code == 3
     assert json.loads(out)["labels"] == 120
     assert json.loads(out)["is_alarm"]
+    assert json.loads(out)["volunteered"] == 60
+
+
+@pytest.mark.parametrize("keeps_text", [True, False])
+def test_it_says_what_the_service_says(folder, tmp_path, keeps_text):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    served = fill(url, folder, keeps_text=keeps_text, name="m")
+    store = Store(url)
+    for at, id_ in enumerate([*served][:200]):
+        label = Label(id_, 0.0, "audit", 0.5 if at % 2 else 0.2) if at % 10 else Label(id_, 0.0)
+        assert store.label([label]).result(20) == [None]
+    store.close()
+    code, out, _ = run("watch", folder, "--store", url, "--name", "m", "--json")
+    with serving(folder, tmp_path, store=url) as client:
+        (model,) = client.get("/v1/watch").json()["models"]
+    (part,), said = model["parts"], json.loads(out)
+    assert code == 3
+    assert said["volunteered"] == model["volunteered"] == 20
+    for name in ("is_alarm", "labels", "thinned", "rare", "far", "documents", "broken_after", "signals"):
+        assert said[name] == part[name], name
+    assert [(one["name"], one["wealth"], one["broken_after"]) for one in said["intervals"]] == [
+        (one["name"], one["wealth"], one["broken_after"]) for one in part["intervals"]
+    ]
 
 
 def test_draws_of_different_sizes_are_watched_together(folder, tmp_path):
@@ -235,18 +264,30 @@ def test_other_audits_are_thinned_by_their_chances(folder, tmp_path):
     assert found["labels"] == pytest.approx(150 + 150 / 5, abs=20)
 
 
-def test_without_labels_or_texts_only_changes_are_told(folder, tmp_path):
+def test_without_labels_only_changes_are_told(folder, tmp_path):
     url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
     served = fill(url, folder, keeps_text=False)
-    code, _, said = run("watch", folder, "--store", url)
+    code, out, said = run("watch", folder, "--store", url)
     assert code == 0
     assert "No answer of this version has a label of an audit yet" in said
-    assert "Stated confidence:" in said
+    assert "Stated confidence:" in out
     audit(url, 50, served)
-    code, _, said = run("watch", folder, "--store", url)
-    assert code == 1
-    assert "no texts of 50 answers" in said
-    assert "Stated confidence:" in said
+    code, out, said = run("watch", folder, "--store", url)
+    assert (code, "after 50 labels" in out, "No answer" in said) == (0, True, False)
+
+
+def test_answers_of_an_earlier_qacal_are_told(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    audit(url, 50, fill(url, folder))
+    with sqlite3.connect(tmp_path / "served.db") as connection:
+        connection.execute("UPDATE qacal_answers SET cells = NULL")
+    connection.close()
+    assert "50 labels are left out: an earlier qacal stored" in run("watch", folder, "--store", url)[2]
+
+
+def test_a_file_in_place_of_a_url_is_told(folder):
+    code, _, said = run("watch", folder, "--store", "served.db")
+    assert (code, "write sqlite:///served.db" in said) == (1, True)
 
 
 def test_a_changed_upstream_is_told(folder, tmp_path):
@@ -258,7 +299,7 @@ def test_a_changed_upstream_is_told(folder, tmp_path):
     store.record(row_of(uuid4().hex, "model", version_of(folder), one, upstream_model=name) for one, name in rows)
     store.close()
     said = run("watch", folder, "--store", url)[2]
-    assert "the upstream names several LLMs for the last answers: parrot-1.0 (30), parrot-1.1 (10)" in said
+    assert "Changed: Upstream: the last answers are by parrot-1.1; earlier ones by parrot-1.0 (30)." in said
 
 
 # A running service
@@ -315,3 +356,13 @@ def test_a_version_is_kept_once_and_comes_back_whole(folder, fitted):
     assert put_back(folder) == first[:12]
     assert version_of(folder) == first
     assert load(folder).decision_rule_.threshold == fitted.decision_rule_.threshold
+
+
+def test_the_version_that_was_there_last_is_put_back_though_it_was_kept_before(folder):
+    first = version_of(folder)[:12]
+    second, third = (QACalibrator(calibrator=PlattScaling()).fit(answers(100, seed=seed)) for seed in (2, 3))
+    replaced(folder, second)
+    replaced(folder, third)
+    put_back(folder, first)
+    replaced(folder, second)
+    assert put_back(folder) == first

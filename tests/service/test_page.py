@@ -1,7 +1,9 @@
 """The page as programs see it: forms, the key, headers, and texts that try to be markup."""
 
+import gc
 import re
 import time
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 
@@ -271,3 +273,36 @@ def test_a_question_is_asked(folder, tmp_path):
 def test_without_an_upstream_nobody_is_asked(client):
     assert "Ask the LLM" not in client.get("/").text
     assert "no upstream" in post(client, {"question": "?"}, "/ask").text
+
+
+@pytest.mark.parametrize("asked", ["nan", "inf", "-inf", "1e999", "-3", "x", ""])
+def test_any_threshold_is_answered(client, asked):
+    assert client.get("/", params={"threshold": asked}).status_code == 200
+
+
+def test_a_session_opens_the_list_of_routes(folder, tmp_path):
+    with serving(folder, tmp_path, api_key=KEY) as client:
+        assert "v1/calibrate" not in client.get("/?routes=page").text
+        assert client.get("/?routes=json").headers["content-type"].startswith("text/html")
+        post(client, {"key": KEY}, "/login")
+        (link,) = re.findall('href="([^"]*)">Routes<', client.get("/").text)
+        routes = client.get(link.removeprefix("."))
+        assert "POST /v1/calibrate" in routes.text
+        (link,) = re.findall('href="([^"]*)">openapi.json<', routes.text)
+        assert "/v1/calibrate" in client.get(link.removeprefix(".")).json()["paths"]
+
+
+def test_diagrams_of_a_version_go_with_it(client):
+    service = client.app.state.service
+    served = service.models.served["m"]
+    copy = replace(served)
+    assert content.diagram(copy, None, next(iter(copy.model.fit_record_.outlooks().groups))) is not None
+    assert copy in content._DRAWN
+    count = len(content._DRAWN)
+    del copy
+    gc.collect()
+    assert len(content._DRAWN) == count - 1
+
+
+def test_the_page_says_what_the_rows_are_for(client, fitted):
+    assert f"certified with {fitted.rows_:,} labelled answers" in client.get("/").text

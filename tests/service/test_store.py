@@ -164,7 +164,7 @@ class TestStore:
                 store.label([Label(uuid4().hex, 1.0)]).result(10)
         assert (store.counts.stored, store.counts.lost) == (1, 1)
         assert "secret" not in caplog.text
-        assert "1 answers were not stored" in caplog.text
+        assert "1 answer was not stored" in caplog.text
         with engine.begin() as connection:
             answers.create(connection)
         engine.dispose()
@@ -227,6 +227,53 @@ class TestStore:
         assert [found[old["id"]][name] for name in later] == [None] * 4
         (new,) = (one for id_, one in found.items() if id_ != old["id"])
         assert (new["own_id"], new["upstream_model"]) == ("q7", "parrot-1.1")
+
+    @pytest.mark.parametrize("lacking", [("cells",), ("own_id", "upstream_model", "drawn_time", "drawn_probability")])
+    def test_both_schemas_2_get_the_columns_that_they_lack(self, url, lacking):
+        Store(url).close()
+        engine = sa.create_engine(url)
+        with engine.begin() as connection:
+            for name in lacking:
+                connection.execute(sa.text(f"ALTER TABLE qacal_answers DROP COLUMN {name}"))
+            connection.execute(sa.text("UPDATE qacal_schema SET version = 2"))
+        engine.dispose()
+        store = Store(url)
+        store.record([row(own_id='"q7"', cells="[null, 1]")])
+        wait(store, 1)
+        assert [(one["own_id"], one["cells"]) for one in store.rows()] == [("q7", "[null, 1]")]
+        store.close()
+
+    def test_a_bad_row_is_lost_alone(self, store, caplog):
+        before = row()
+        store.record([before])
+        wait(store, 1)
+        rows = [row() for _ in range(20)]
+        rows[7]["model"] = None
+        rows[12]["id"] = before["id"]
+        store.record(rows)
+        assert store.label([Label(rows[19]["id"], 1.0)]).result(10) == [None]
+        assert (store.counts.stored, store.counts.lost) == (19, 2)
+        assert {one["id"] for one in store.rows()} == {before["id"]} | {one["id"] for one in rows} - {rows[7]["id"]}
+        assert "1 answer was not stored" in caplog.text
+
+    def test_a_task_that_fails_fails_alone(self, store):
+        served = row()
+        store.record([served])
+        wait(store, 1)
+        release = store._run(lambda connection: time.sleep(0.3))
+        bad = store._run(lambda connection: 1 / 0)
+        good = store.label([Label(served["id"], 1.0)])
+        release.result(10)
+        with pytest.raises(StoreError):
+            bad.result(10)
+        assert good.result(10) == [None]
+
+    def test_the_name_of_an_llm_is_made_storable(self, store):
+        store.record([row_of(uuid4().hex, "m", "v1", EVIDENCE, upstream_model="owl\0-2" + "x" * 10_000)])
+        wait(store, 1)
+        (found,) = store.rows()
+        assert found["upstream_model"].startswith("owl-2x")
+        assert len(found["upstream_model"]) < 201
 
     def test_rows_are_found_by_model_version_and_time(self, store):
         rows = [row(time=float(at), model_version=f"v{at % 2}") for at in range(4)] + [row(model="other")]

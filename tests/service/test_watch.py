@@ -108,6 +108,44 @@ def test_rows_are_thinned_to_equal_chances(client):
     assert 60 <= part["thinned"] < 100
 
 
+def test_an_alarm_stays_whatever_label_comes_later(client):
+    serve_and_label(client, answers(10_000, 300, seed=1, loss=0.35), probability=0.5)
+    (before,) = look(client)[0]["parts"]
+    assert before["is_alarm"]
+    serve_and_label(client, answers(20_000, 3, seed=2), probability=1e-6)
+    without_id = [{name: row[name] for name in row if name != "id"} for row in answers(30_000, 2, seed=3)]
+    serve_and_label(client, without_id, probability=0.5)
+    (after,) = look(client)[0]["parts"]
+    assert (after["since"], after["broken_after"]) == (before["since"], before["broken_after"])
+    assert (after["labels"], after["rare"], after["thinned"]) == (302, 3, 0)
+
+
+def test_an_answer_without_an_id_is_by_itself_and_others_stay_documents(client):
+    rows = [{**row, "id": at // 2} for at, row in enumerate(answers(10_000, 60, seed=1))]
+    serve_and_label(client, rows)
+    serve_and_label(client, [{name: row[name] for name in row if name != "id"} for row in answers(20_000, 1, seed=2)])
+    (part,) = look(client)[0]["parts"]
+    assert (part["labels"], part["documents"]) == (61, 31)
+
+
+def test_a_label_is_thinned_by_what_was_known_when_it_came(client):
+    """An answer that the store draws after its label was no draw of the store then."""
+    serve_and_label(client, answers(10_000, 100, seed=1), chances=[0.05] * 10 + [0.5] * 90)
+    (before,) = look(client)[0]["parts"]
+    with client.app.state.service.store._engine.begin() as connection:
+        connection.execute(sa.text("UPDATE qacal_answers SET drawn_time = label_time + 1, drawn_probability = 1"))
+    client.app.state.watches._bets.clear()
+    (after,) = look(client)[0]["parts"]
+    assert before["thinned"] > 50
+    assert after["thinned"] == before["thinned"]
+
+
+def test_a_chance_that_is_almost_0_is_refused(client):
+    (found,) = calibrate(client, [{"id": 1, "subject": "law", "confidence": 0.9}])
+    label = {"id": found["id"], "correct": 1, "source": "audit", "probability": 1e-300}
+    assert client.post("/v1/feedback", json={"items": [label]}).status_code == 422
+
+
 def test_draws_of_the_store_are_not_thinned(client):
     """Each draw is a sample of what there was, though later draws have other chances."""
     from qacal.service.learning import draw_answers

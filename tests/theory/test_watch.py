@@ -163,7 +163,7 @@ def drawn_for_labels(rng):
 def test_rows_thinned_to_equal_chances_hold():
     def breaks(rng):
         ids, y, chance = drawn_for_labels(rng)
-        kept, _ = equal_chances(chance, np.ones(len(y), dtype=bool), ids, "")
+        kept, _, _ = equal_chances(chance, np.ones(len(y), dtype=bool), ids, "")
         return is_alarmed_by(np.arange(kept.sum()), y[kept], 0.7)
 
     assert_holds(breaks, ALPHA, 2000)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from qacal.cli import options
+from qacal.errors import counted
 
 
 def run(
@@ -83,7 +84,7 @@ def run(
         print(options.json_text({"file": output, "rows": n, "seed": seed}))
     elif output != "-":
         options.note(
-            f"{n:,} rows written to {output}. Add a column correct (0 or 1) to all of them, and then:\n"
+            f"{counted(n, 'row')} written to {output}. Add a column correct (0 or 1) to all of them, and then:\n"
             f"    qacal evaluate {quote(output)} --model {quote(model)}"
         )
 
@@ -109,7 +110,7 @@ def _draw_served(
         print(options.json_text({"file": output, "rows": n}))
     elif not is_stream(output):
         options.note(
-            f"{n:,} answers written to {output}. Replace null by 0 or 1 in all of them (correct), and send it:\n"
+            f"{counted(n, 'answer')} written to {output}. Replace null by 0 or 1 in all of them (correct), and send:\n"
             f"    curl http://127.0.0.1:8321/v1/feedback -H 'content-type: application/json' -d @{quote(output)}"
         )
     if all(row["record"] is None for row in drawn):

@@ -457,7 +457,7 @@ def require_one_source(file: str | None, store: str | None, *only_of_store: obje
     if (file is None) == (store is None):
         raise typer.BadParameter("name a file of rows, or the store of qacal serve (--store URL), and not both.")
     if store is None and any(value is not None for value in only_of_store):
-        raise typer.BadParameter("--name, --since and --texts go with --store.")
+        raise typer.BadParameter("--name and --since go with --store.")
 
 
 def require_partition(name: str) -> None:

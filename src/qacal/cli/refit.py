@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qacal.cli import options
-from qacal.errors import InputError
+from qacal.errors import InputError, counted
 
 if TYPE_CHECKING:
     from qacal.model.refitting import Refit
@@ -44,7 +44,8 @@ def run(
     Settings are those of MODEL. Labels of audits, of answers that were drawn at random (qacal label-next --store),
     certify: the new intervals are about the served answers that were drawn from. The rows of --records only train. So
     do volunteered labels, with --volunteered: nobody knows how they were chosen. If answers were drawn with different
-    chances, some are left out of the sample at random, so that all had the same chance; they train.
+    chances, some are left out of the sample at random, so that all had the same chance; they train. After an alarm of
+    qacal watch, leave --records out: answers are no longer like these rows.
 
     The new version takes the place of MODEL in one step, and a running qacal serve loads it. The old one is kept in
     MODEL.versions, and qacal versions puts it back. A threshold is not taken over: choose a new one.
@@ -102,24 +103,28 @@ def run(
 
 def _notes(found: Refit, unused: int, lacking: int, unlabelled: int) -> list[str]:
     """Return which labels were used for what."""
+    audited = counted(found.audited, "label of an audit", "labels of audits")
     out = [
-        f"{found.audited:,} labels of audits, {found.volunteered:,} volunteered ones and {found.earlier:,} earlier "
-        f"rows. Only labels of audits certify: each answer had a chance of {found.probability:.3g} to be among them."
+        f"{audited}, {found.volunteered:,} volunteered and {counted(found.earlier, 'earlier row')}. Only labels of "
+        f"audits certify: each answer had a chance of {found.probability:.3g} to be among them."
     ]
     if found.sample < found.audited:
-        out.append(
-            f"{found.audited - found.sample:,} labels of audits only train, so that all answers had the same chance: "
-            "they were drawn with different ones."
-        )
+        more = counted(found.audited - found.sample, "label of an audit only trains", "labels of audits only train")
+        out.append(f"{more}, so that all answers had the same chance: they were drawn with different ones.")
     if found.repeated:
-        out.append(f"{found.repeated:,} rows were left out, since their questions are in the sample of the audits.")
+        rows = counted(found.repeated, "row was", "rows were")
+        out.append(f"{rows} left out: the same questions are in the sample of the audits.")
     if unused:
-        out.append(f"{unused:,} volunteered labels were not used (--volunteered).")
+        out.append(f"{counted(unused, 'volunteered label was', 'volunteered labels were')} not used (--volunteered).")
     if lacking:
-        out.append(f"{lacking:,} volunteered labels were left out: the store has no texts of their answers (--texts).")
+        labels = counted(lacking, "volunteered label was", "volunteered labels were")
+        out.append(f"{labels} left out: the store has no texts of the answers (--texts).")
     if unlabelled:
+        drawn = counted(
+            unlabelled, "answer was drawn for labelling and has", "answers were drawn for labelling and have"
+        )
         out.append(
-            f"Note: {unlabelled:,} answers were drawn for labelling and have no label of an audit. If these are the "
-            "hard ones, the intervals do not hold: label all that was drawn."
+            f"Note: {drawn} no label of an audit. If these are the hard ones, the intervals do not hold: label all "
+            "that was drawn."
         )
     return out

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from qacal.cli import options
+from qacal.errors import counted
 
 
 def run(
@@ -44,4 +45,4 @@ def run(
     rows_shown = [
         (one.name, "present" if one.is_present else "kept", time) for one, time in zip(found, times, strict=True)
     ]
-    options.show_table(f"{len(found)} versions of {model}", ("version", "state", "since (UTC)"), rows_shown)
+    options.show_table(f"{counted(len(found), 'version')} of {model}", ("version", "state", "since (UTC)"), rows_shown)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from qacal.cli import options
-from qacal.errors import InputError
+from qacal.errors import InputError, counted
 
 if TYPE_CHECKING:
     from qacal.model.base import BaseModel
     from qacal.model.broken import Watched
-    from qacal.model.signals import Signal
     from qacal.model.watching import Watch
 
 _SHOWN = 10
@@ -33,7 +31,6 @@ def run(
     store: options.StoreOrFile = None,
     name: options.ServedName = None,
     since: options.Since = None,
-    texts: options.Texts = None,
     json: options.Json = False,
     allow_other_source: options.AllowOtherSource = None,
     embedder: options.Embedder = None,
@@ -66,8 +63,9 @@ def run(
         qacal watch model labelled.jsonl --alpha 0.01 --json
 
     With --store, the rows are those answers of qacal serve that this version of the model served and an audit labelled
-    (qacal label-next --store), in the order of their labels. Volunteered labels are counted, and raise no alarm. The
-    changes below the table are then about the last 5,000 answers of the version, labelled or not.
+    (qacal label-next --store), in the order of their labels. It needs no texts, and says what /v1/watch of the service
+    says. Volunteered labels are counted, and raise no alarm. The changes below the table are then about the last 5,000
+    answers of the version, labelled or not.
 
     \b
         qacal watch model --store sqlite:///qacal-served.db
@@ -78,14 +76,14 @@ def run(
     from qacal.model.saved import load
     from qacal.model.watching import watches
 
-    options.require_one_source(file, store, name, since, texts)
+    options.require_one_source(file, store, name, since)
     with options.usage_errors():
         check_alpha(alpha)
     loaded = load(model, embedder=embedder)
     accepted = allow_other_source or ()
     notes: list[str] = []
     if store is not None:
-        found, notes = _of_store(loaded, model, store, name, since, texts, alpha, accepted)
+        found, notes = _of_store(loaded, model, store, name, since, alpha)
     else:
         assert file is not None
         options.require_apart(file, skip_bad_rows)
@@ -106,52 +104,38 @@ def run(
 
 
 def _of_store(
-    loaded: BaseModel,
-    model: str,
-    store: str,
-    name: str | None,
-    since: datetime | None,
-    texts: str | None,
-    alpha: float,
-    allow_other_source: Collection[str],
+    loaded: BaseModel, model: str, store: str, name: str | None, since: datetime | None, alpha: float
 ) -> tuple[dict[Any, Watch], list[str]]:
-    """Return the watches of what this version of a model served, and what else there is to say."""
+    """Return the watches of what this version of a model served, as the service has them, and what else to say."""
     from dataclasses import replace
 
-    from qacal.model.model import QACalibrator
-    from qacal.model.watching import watches
-    from qacal.records.reading import Reading
-    from qacal.service.learning import labelled_answers, name_in, opened, served_signals, watched_records
+    from qacal.model.signals import upstream_signal
+    from qacal.service.learning import name_in, opened
+    from qacal.service.watch import LABELLED, LATEST, SERVED, bets, signals_of
     from qacal.storage import version_of
 
     version, notes = version_of(model), []
     with opened(store) as rows:
-        served = name_in(rows, model, name)
-        changes: tuple[Signal, ...] = ()
-        llms: dict[str, int] = {}
-        if isinstance(loaded, QACalibrator):
-            changes, llms = served_signals(rows, served, version, loaded)
-        if len(llms) > 1:
-            named = ", ".join(f"{llm} ({count:,})" for llm, count in llms.items())
-            notes.append(f"Changed: the upstream names several LLMs for the last answers: {named}.")
-        said = [f"{'Changed: ' if signal.is_notable else ''}{signal.text}" for signal in changes]
-        try:
-            answers, _ = labelled_answers(
-                rows, served, loaded, version=version, since=options.seconds(since), texts=texts
-            )
-        except InputError as error:
-            raise InputError("\n".join([str(error), *said, *notes])) from None
-    records = watched_records(answers)
-    volunteered = len(answers) - len(records)
-    if volunteered:
-        notes.append(f"{volunteered:,} volunteered labels raise no alarm: nobody knows how they were chosen.")
-    if not records:
+        served, after = name_in(rows, model, name), options.seconds(since)
+        labelled = rows.rows(model=served, version=version, since=after, columns=LABELLED, labelled=True)
+        found = bets(loaded, labelled, alpha)
+        latest = [*rows.rows(model=served, version=version, columns=SERVED, latest=LATEST)]
+    upstream = upstream_signal([row["upstream_model"] for row in latest])
+    if upstream is not None:
+        notes.append(f"{'Changed: ' if upstream.is_notable else ''}{upstream.text}")
+    if found.without_cells:
+        labels = counted(found.without_cells, "label is", "labels are")
+        notes.append(
+            f"{labels} left out: an earlier qacal stored these answers, without the numbers of their intervals."
+        )
+    out = {}
+    for value, part in found.parts.items():
+        if isinstance(part, InputError):
+            raise InputError(f"{'' if value is None else f'{value}: '}{part}")
+        out[value] = replace(part[0], signals=signals_of(loaded, value, latest))
+    if not any(watch.labels for watch in out.values()):
         notes.append("No answer of this version has a label of an audit yet: qacal label-next --store draws some.")
-        return {}, [*said, *notes]
-    found = watches(loaded, records, Reading(), alpha=alpha, allow_other_source=allow_other_source)
-    if changes:
-        found = {value: replace(watch, signals=changes) for value, watch in found.items()}
-    return found, notes
+    return out, notes
 
 
 def _print(watch: Watch, title: str, show_all: bool) -> None:
@@ -177,7 +161,7 @@ def _notes(watch: Watch, hidden: int) -> list[str]:
     """Return which rows were used, and what has changed."""
     out = []
     if hidden:
-        out.append(f"{hidden} more intervals have less evidence against them (--all).")
+        out.append(f"{counted(hidden, 'more interval')} with less evidence: --all.")
     if watch.documents is not None:
         out.append(
             f"Some ids have several rows: {watch.documents:,} documents count, each once for each interval, with the "
@@ -186,9 +170,14 @@ def _notes(watch: Watch, hidden: int) -> list[str]:
     if watch.far:
         out.append(f"{watch.far:,} of {watch.labels:,} rows are unlike the fit, have no interval and are not counted.")
     if watch.thinned:
-        out.append(f"{watch.thinned:,} more rows were left out at random, so that all had the same chance of a label.")
+        rows = counted(watch.thinned, "more row was", "more rows were")
+        out.append(f"{rows} left out at random, so that all had the same chance of a label.")
+    if watch.rare:
+        rows = counted(watch.rare, "more row was", "more rows were")
+        out.append(f"{rows} left out with a smaller chance of a label than the first ones.")
     if watch.volunteered:
-        out.append(f"{watch.volunteered:,} more rows have no label_probability, and were left out.")
+        labels = counted(watch.volunteered, "volunteered label raises", "volunteered labels raise")
+        out.append(f"{labels} no alarm: without a probability, nobody knows how answers were chosen.")
     out += [f"{'Changed: ' if signal.is_notable else ''}{signal.text}" for signal in watch.signals]
     if watch.is_alarm:
         out.append("Fit a new model with labels of these answers; the old intervals do not hold for them.")

@@ -109,6 +109,10 @@ def refit(
     is_mixed = allow_mixed or any(len(values) > 1 for values in origins)
     inputs = FitInputs(rows, rows.reading, allow_mixed=is_mixed, audit=rows.audit)
     fitted = QACalibrator(**model.get_params(deep=False))._fit_inputs(inputs, progress)
+    # Served records need not say by which LLM and prompt they are; a judge is about labels, and these are new.
+    fitted.origins_ |= {
+        name: values for name, values in model.origins_.items() if name not in ("judge", *fitted.origins_)
+    }
     return Refit(
         fitted, len(audited), len(sample), float(chance.min()), volunteered, rows.earlier, repeated=rows.repeated
     )

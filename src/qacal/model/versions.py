@@ -37,7 +37,9 @@ def replaced(path: str | Path, model: QACalibrator | ModelSet) -> str:
     """Save a model in the place of another one, which is kept; return the name of the version that was there."""
     before = version_of(path)[:_DIGITS]
     folder = _folder(path)
-    if not (folder / before).exists():
+    if (folder / before).exists():
+        os.utime(folder / before)  # it is now the one that was kept last
+    else:
         folder.mkdir(exist_ok=True)
         load(path).save(folder / before)
     model.save(path)

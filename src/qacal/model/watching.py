@@ -7,8 +7,9 @@ hold for these rows: they have changed, or the interval was wrong from the start
 allows with its own :math:`\alpha`.
 
 *Chances.* If rows were chosen for labelling with different probabilities, they are thinned: a row with the chance
-:math:`\pi` is kept with probability :math:`\pi_{\min} / \pi`, by a hash of its id. The rows that stay all had the
-chance :math:`\pi_{\min}`, so their means are those of all answers, without weights.
+:math:`\pi` is kept with probability :math:`r / \pi`, by a hash of its id. The rows that stay all had the chance
+:math:`r`, so their means are those of all answers, without weights. The reference :math:`r` is the smallest chance so
+far, and after 30 rows no longer changes. So later rows never change what became of a row, and an alarm stays.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ from qacal.records.reading import MAX_BAD, Batch, Gathered, Reading, read
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import mix
 
+# After so many rows the smallest chance is fixed: a later row with a smaller one would leave few of the others.
+_FIRST = 30
+
 
 @dataclass(frozen=True)
 class Watch:
@@ -46,6 +50,7 @@ class Watch:
     documents : how many documents these are; None if no id repeats.
     far : rows among them that are unlike the fit, and have no interval.
     thinned : further rows that were left out, so that all rows had the same chance to be labelled.
+    rare : further rows that were left out because they had a smaller chance than any of the first 30 rows.
     volunteered : further rows that were left out because the chance that they had is not known.
     broken_after : the number of labels after which something was called broken; None if nothing was.
     intervals : all intervals, the broken ones first, by time, and then by the evidence against them.
@@ -57,6 +62,7 @@ class Watch:
     documents: int | None
     far: int
     thinned: int
+    rare: int
     volunteered: int
     broken_after: int | None
     intervals: tuple[Watched, ...]
@@ -212,7 +218,8 @@ def _read(
 def _watched(model: QACalibrator, gathered: Gathered, lacking: set[str], alpha: float, where: str) -> Watch:
     """Return the watch of one model, from the gathered columns of its rows."""
     ids = gathered.get("ids")
-    kept, known = equal_chances(gathered["chance"], gathered["has_chance"], ids, where)
+    has_chance = np.full(len(gathered["chance"]), gathered["has_chance"].any())
+    kept, is_rare, known = equal_chances(gathered["chance"], has_chance, ids, where)
     rows = Labelled(
         correct=gathered["correct"],
         answer=gathered["answer"],
@@ -223,7 +230,8 @@ def _watched(model: QACalibrator, gathered: Gathered, lacking: set[str], alpha: 
     groups = [name for name, keep in zip(gathered["groups"], kept.tolist(), strict=True) if keep]
     changes = signals(model, groups, gathered["confidence"][kept], gathered["unlike"][kept], lacking)
     found = watched(model, rows, alpha, changes)
-    return replace(found, thinned=int(np.count_nonzero(known & ~kept)), volunteered=int(np.count_nonzero(~known)))
+    rare, volunteered = int(np.count_nonzero(is_rare)), int(np.count_nonzero(~known))
+    return replace(found, thinned=int(np.count_nonzero(known & ~kept)) - rare, rare=rare, volunteered=volunteered)
 
 
 def watched(model: QACalibrator, rows: Labelled, alpha: float, changes: Iterable[Signal] = ()) -> Watch:
@@ -235,6 +243,7 @@ def watched(model: QACalibrator, rows: Labelled, alpha: float, changes: Iterable
         documents=broken.documents,
         far=broken.far,
         thinned=0,
+        rare=0,
         volunteered=0,
         broken_after=broken.broken_after,
         intervals=broken.intervals,
@@ -242,17 +251,26 @@ def watched(model: QACalibrator, rows: Labelled, alpha: float, changes: Iterable
     )
 
 
-def equal_chances(chance: Floats, has_chance: Bools, ids: Hashes | None, where: str) -> tuple[Bools, Bools]:
-    """Return which rows to keep so that all had the same chance of a label, and for which rows the chance is known."""
+def equal_chances(chance: Floats, has_chance: Bools, ids: Hashes | None, where: str) -> tuple[Bools, Bools, Bools]:
+    """Return which rows to keep so that all had the same chance, which had a smaller one, and which a known one.
+
+    What becomes of a row depends on the rows before it, and not on later ones. Of a document, all rows are kept or
+    none, by its first row.
+
+    has_chance : rows without are kept.
+    """
+    kept, is_rare, known = ~has_chance, np.zeros(len(chance), dtype=bool), ~has_chance | (chance > 0)
     if not has_chance.any():
-        return np.ones(len(chance), dtype=bool), np.ones(len(chance), dtype=bool)
-    known = chance > 0
-    if not known.any() or ids is None:
+        return kept, is_rare, known
+    place = np.flatnonzero(has_chance & known)
+    if not len(place) or ids is None:
         what = "no row has" if ids is not None else "rows need an id or a question for"
         raise InputError(f"{where}{what} a label_probability above 0; it is the chance that a row had to be labelled.")
-    _, document = np.unique(ids, return_inverse=True)
-    lowest = np.full(document.max() + 1, np.inf)
-    np.minimum.at(lowest, document[known], chance[known])
-    # Of a document, all rows are kept or none. No split uses this seed.
-    is_drawn = mix(ids, 2**46) / 2.0**64 * lowest[document] < lowest.min()
-    return known & is_drawn, known
+    reference = np.minimum.accumulate(chance[place])
+    reference[_FIRST:] = reference[:_FIRST][-1]
+    _, first, document = np.unique(ids[place], return_index=True, return_inverse=True)
+    # No split uses this seed.
+    is_drawn = mix(ids[place][first], 2**46) / 2.0**64 * chance[place][first] <= reference[first]
+    is_rare[place] = (chance[place][first] < reference[first])[document]
+    kept[place] = is_drawn[document] & ~is_rare[place]
+    return kept, is_rare, known

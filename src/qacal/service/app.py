@@ -83,7 +83,7 @@ class LabelOf(BaseModel):
     source: Literal["volunteered", "audit"] = Field(
         "volunteered", description="audit if answers were drawn at random for labelling; only these certify."
     )
-    probability: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)] | None = Field(
+    probability: Annotated[float, Field(ge=1e-6, le=1, allow_inf_nan=False, strict=True)] | None = Field(
         None,
         description="The probability with which an audit drew this answer; it may be left out if qacal label-next "
         "--store drew it.",

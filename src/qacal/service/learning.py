@@ -1,10 +1,9 @@
-"""Labels of served answers, read from the store: for a refit, for the watch, and to draw what to label next."""
+"""Labels of served answers, read from the store: for a refit, and to draw what to label next."""
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,18 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from qacal.errors import InputError, some_of
+from qacal.errors import InputError, counted, some_of
 from qacal.model.base import BaseModel
 from qacal.model.labelling import draw, strata_of
-from qacal.model.model import QACalibrator
 from qacal.model.refitting import LabelledAnswer
-from qacal.model.signals import Signal, signals
 from qacal.records.reading import as_source
 from qacal.service.store import Store
 from qacal.tally.ids import id_hashes
-
-# Signals are about so many answers, the last ones.
-_LATEST = 5000
 
 
 @contextmanager
@@ -51,7 +45,6 @@ def labelled_answers(
     name: str,
     model: BaseModel,
     *,
-    version: str | None = None,
     since: float | None = None,
     texts: str | None = None,
 ) -> tuple[list[LabelledAnswer], int]:
@@ -59,11 +52,11 @@ def labelled_answers(
 
     A missing text of an audit is an error: without its row the others are no random sample.
 
-    version : only answers of one version. What was asked and answered does not depend on the version, so by default all
-        of them count.
+    Answers of all versions count: what was asked and answered does not depend on the version.
+
     texts : a file with the records by their id, for answers that the store has no texts of.
     """
-    rows = list(store.rows(labelled=True, model=name, version=version, since=since))
+    rows = list(store.rows(labelled=True, model=name, since=since))
     lacking = {row["own_id"] for row in rows if row["record"] is None and row["own_id"] is not None}
     found = {} if texts is None else _records_in(texts, model, {str(id_) for id_ in lacking})
     llms = {llm for one in model._models.values() for llm in one.origins_.get("model", ())}
@@ -82,9 +75,9 @@ def labelled_answers(
         out.append(LabelledAnswer(row["id"], record, chance if is_audit else None, is_drawn))
     if audits:
         raise InputError(
-            f"the store has no texts of {audits:,} answers with a label of an audit. Pass the records, with the ids "
-            "under which they were served: --texts FILE. To store texts from now on: qacal serve --store-text. To use "
-            "later answers only: --since."
+            f"the store has no texts of {counted(audits, 'answer')} with a label of an audit. Pass the records, with "
+            "the ids under which they were served: --texts FILE. To store texts from now on: qacal serve --store-text. "
+            "To use later answers only: --since."
         )
     return out, others
 
@@ -100,36 +93,6 @@ def _records_in(path: str, model: BaseModel, ids: set[str]) -> dict[str, dict[st
             if str(row[reading.name("id")]) in ids:
                 out[str(row[reading.name("id")])] = {standard.get(name, name): value for name, value in row.items()}
     return out
-
-
-def watched_records(answers: list[LabelledAnswer]) -> list[dict[str, Any]]:
-    """Return the answers with labels of audits as records for :func:`qacal.model.watching.watches`, in their order.
-
-    Volunteered labels raise no alarm. A bet needs that a label is a fair draw, given all labels before it. Within a
-    draw of the store all answers have the same chance, so its rows need no thinning, and draws of different sizes go
-    together: each of them is a sample of the answers that it was drawn from, and intervals should hold for each. Other
-    audits say their chances, and are thinned by these.
-    """
-    audits = [one for one in answers if one.probability is not None]
-    has_ids = all(one.record.get("id") is not None for one in audits)
-    needs_chance = not all(one.is_drawn for one in audits)
-    return [
-        {name: value for name, value in one.record.items() if has_ids or name != "id"}
-        | ({"label_probability": one.probability} if needs_chance else {})
-        for one in audits
-    ]
-
-
-def served_signals(
-    store: Store, name: str, version: str, model: QACalibrator
-) -> tuple[tuple[Signal, ...], dict[str, int]]:
-    """Return how the last answers of a version differ from the fit, and by which LLMs an upstream says they are."""
-    columns = ("group", "confidence", "unlike", "upstream_model")
-    rows = list(store.rows(model=name, version=version, columns=columns, latest=_LATEST))
-    read = [row for row in rows if row["confidence"] is not None]
-    confidence, unlike = (np.array([row[column] for row in read], dtype=np.float64) for column in columns[1:3])
-    llms = Counter(row["upstream_model"] for row in rows if row["upstream_model"] is not None)
-    return signals(model, [row["group"] for row in read], confidence, unlike), dict(llms.most_common())
 
 
 def draw_answers(

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias
 
 import sqlalchemy as sa
 
-from qacal.errors import InputError, QacalError
+from qacal.errors import InputError, QacalError, counted
 
 _log = logging.getLogger("qacal.service")
 
@@ -37,12 +37,17 @@ _MOST_AT_ONCE = 2000
 _MOST_WAITING = 100_000
 # Deletion of old rows goes in portions, so that labels do not wait long for it.
 _PORTION = 5000
+# Names of LLMs are cut after so many characters.
+_LONGEST = 200
 _DAY = 86_400.0
 _CLEAN_EVERY = 600.0
 # Any number that other programs are unlikely to use: two services that start at once must not both migrate.
 _MIGRATION_LOCK = 7_212_025
 _ID = re.compile("[0-9a-f]{32}")
 _UNKNOWN = "there is no served answer with this id; it may be too old, or was not stored."
+
+# The database is gone or has no such table: smaller portions would fail, too.
+_NOT_DATA = (sa.exc.OperationalError, sa.exc.InternalError, sa.exc.ProgrammingError, sa.exc.TimeoutError)
 
 metadata = sa.MetaData()
 _version = sa.Table("qacal_schema", metadata, sa.Column("version", sa.Integer, nullable=False))
@@ -91,21 +96,17 @@ def _create(connection: Any) -> None:
     metadata.create_all(connection)
 
 
-def _add_draws(connection: Any) -> None:
-    """Add the columns that the first schema did not have; a new database has them."""
+def _add_columns(connection: Any) -> None:
+    """Add the columns that earlier schemas did not have."""
     there = {column["name"] for column in sa.inspect(connection).get_columns(answers.name)}
-    for name in ("own_id", "upstream_model", "drawn_time", "drawn_probability"):
-        if name not in there:
-            kind = answers.c[name].type.compile(connection.dialect)
-            connection.execute(sa.text(f"ALTER TABLE {answers.name} ADD COLUMN {name} {kind}"))
+    for column in answers.c:
+        if column.name not in there:
+            kind = column.type.compile(connection.dialect)
+            connection.execute(sa.text(f"ALTER TABLE {answers.name} ADD COLUMN {column.name} {kind}"))
 
 
-def _add_cells(connection: Any) -> None:
-    if "cells" not in {column["name"] for column in sa.inspect(connection).get_columns(answers.name)}:
-        connection.execute(sa.text(f"ALTER TABLE {answers.name} ADD COLUMN cells TEXT"))
-
-
-MIGRATIONS: list[Callable[[Any], None]] = [_create, _add_draws, _add_cells]
+# There were two schemas 2, with other columns each, so both steps add whatever lacks.
+MIGRATIONS: list[Callable[[Any], None]] = [_create, _add_columns, _add_columns]
 """Step n brings a database from schema version n to n + 1."""
 
 
@@ -265,7 +266,8 @@ class Store:
             pool = [row for row in found if row["drawn_time"] is None]
             if n > len(pool):
                 raise InputError(
-                    f"there are {len(pool):,} answers of {model!r} to draw from; ask for at most as many (-n)."
+                    f"there are only {counted(len(pool), 'answer')} of {model!r} to draw from; ask for at most as "
+                    "many (-n)."
                 )
             ids = choose(pool)
             before = sa.func.coalesce(answers.c.drawn_probability, 0.0)
@@ -293,19 +295,40 @@ class Store:
             is_open = None not in work
             rows = [one for one in work if isinstance(one, dict)]
             tasks = [one for one in work if isinstance(one, _Task) and one.done.set_running_or_notify_cancel()]
+            if rows or tasks:
+                self._do(rows, tasks)
             try:
-                results = self._commit(rows, tasks)
+                self._clean()
             except Exception as error:
-                # Whatever is wrong with the database, answers are served and later work is tried again.
                 self.counts.failures += 1
-                self.counts.lost += len(rows)
-                _log.error("the store failed, %d answers were not stored: %s", len(rows), _said(error))
-                for task in tasks:
-                    task.done.set_exception(StoreError(f"the database cannot be used now: {_said(error)}"))
-                continue
-            self.counts.stored += len(rows)
-            for task, result in zip(tasks, results, strict=True):
-                task.done.set_result(result)
+                _log.error("the store failed to delete old answers: %s", _said(error))
+
+    def _do(self, rows: list[dict[str, Any]], tasks: list[_Task]) -> None:
+        """Write rows, then do the tasks; whatever is wrong with the database, later work is tried again.
+
+        If the database is there and refuses something, each half is tried by itself: others lose nothing by it.
+        """
+        try:
+            with self._engine.begin() as connection:
+                if rows:
+                    connection.execute(answers.insert(), rows)
+                results = [task.run(connection) for task in tasks]
+        except Exception as error:
+            if len(rows) + len(tasks) > 1 and not isinstance(error, _NOT_DATA):
+                by_row, by_task = (len(rows) + 1) // 2, 0 if rows else (len(tasks) + 1) // 2
+                self._do(rows[:by_row], tasks[:by_task])
+                self._do(rows[by_row:], tasks[by_task:])
+                return
+            self.counts.failures += 1
+            self.counts.lost += len(rows)
+            lost = counted(len(rows), "answer was", "answers were")
+            _log.error("the store failed, %s not stored: %s", lost, _said(error))
+            for task in tasks:
+                task.done.set_exception(StoreError(f"the database cannot be used now: {_said(error)}"))
+            return
+        self.counts.stored += len(rows)
+        for task, result in zip(tasks, results, strict=True):
+            task.done.set_result(result)
 
     def _gathered(self) -> list[dict[str, Any] | _Task | None]:
         """Return what is to be written next: at least one thing, or nothing if it is time to clean up."""
@@ -322,23 +345,13 @@ class Store:
                 work.append(self._queue.get_nowait())
         return work
 
-    def _commit(self, rows: list[dict[str, Any]], tasks: list[_Task]) -> list[Any]:
-        """Write rows, then do the tasks, in one transaction."""
-        if rows or tasks:
-            with self._engine.begin() as connection:
-                if rows:
-                    connection.execute(answers.insert(), rows)
-                results = [task.run(connection) for task in tasks]
-        else:
-            results = []
-        if self._keep_days is not None and time.monotonic() >= self._cleaned + _CLEAN_EVERY:
-            self._cleaned = time.monotonic()
-            self._clean(self._keep_days)
-        return results
-
-    def _clean(self, days: float) -> None:
-        """Delete answers that are older than some days."""
-        old = sa.select(answers.c.id).where(answers.c.time < time.time() - days * _DAY).limit(_PORTION)
+    def _clean(self) -> None:
+        """Delete answers that are too old, if it is time to."""
+        if self._keep_days is None or time.monotonic() < self._cleaned + _CLEAN_EVERY:
+            return
+        self._cleaned = time.monotonic()
+        since = time.time() - self._keep_days * _DAY
+        old = sa.select(answers.c.id).where(answers.c.time < since).limit(_PORTION)
         deleted = _PORTION
         while deleted == _PORTION:
             with self._engine.begin() as connection:
@@ -472,9 +485,18 @@ def row_of(
         **{name: evidence[name] for name in names},
         "record": None if record is None else json.dumps(record),
         "own_id": json.dumps(own_id) if isinstance(own_id, str | int) else None,
-        "upstream_model": upstream_model,
+        "upstream_model": None if upstream_model is None else _storable(upstream_model),
         "cells": None if cells is None else json.dumps(cells),
     }
+
+
+def _storable(text: str) -> str:
+    r"""Return a text of an upstream without what databases refuse, and not too long.
+
+    >>> _storable("owl\0-2\ud800")
+    'owl-2?'
+    """
+    return text[:_LONGEST].encode("utf-8", "replace").decode().replace("\0", "")
 
 
 def _with_group(row: Any) -> dict[str, Any]:
@@ -505,6 +527,8 @@ def _said(error: Exception) -> str:
 
 def _engine(url: str, *, must_exist: bool) -> Any:
     """Return the engine for a URL; SQLite with a write-ahead log, and commits that are on disk."""
+    if "://" not in url:
+        raise StoreError(f"the store is {url}, which is no URL; for a file, write sqlite:///{url}.")
     address = sa.make_url(url)
     if address.get_backend_name() == "postgresql":
         return sa.create_engine(address, pool_pre_ping=True, connect_args={"connect_timeout": 5})

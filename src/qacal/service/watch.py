@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from starlette.responses import JSONResponse, Response
 
 from qacal.calibrators.base import FROM_FAR, SOURCES
 from qacal.errors import InputError
+from qacal.model.base import BaseModel
 from qacal.model.broken import Labelled, has_intervals
 from qacal.model.model import QACalibrator
 from qacal.model.signals import Signal, signals, unreadable_signal, upstream_signal
@@ -33,12 +36,12 @@ if TYPE_CHECKING:
 # A look at the store is shared by all who ask within so many seconds.
 _SECONDS = 5.0
 # Signals are about so many answers, the last ones.
-_LATEST = 5000
-_LABELLED = (
+LATEST = 5000
+LABELLED = (
     *("id", "own_id", "label", "label_source", "label_probability", "label_time", "drawn_time", "calibrated"),
     *("source", "cells"),
 )
-_SERVED = ("group", "confidence", "unlike", "cells", "upstream_model")
+SERVED = ("group", "confidence", "unlike", "cells", "upstream_model")
 
 
 class Watches:
@@ -72,12 +75,12 @@ class Watches:
         store = self._service.required_store()
         state = (served.version, store.labels_of(served.name, served.version))
         if self._bets.get(served.name, (None,))[0] != state:
-            rows = store.rows(model=served.name, version=served.version, columns=_LABELLED, labelled=True)
-            self._bets[served.name] = state, _bets(served, list(rows), self._service.settings.watch_alpha)
-        latest = [*store.rows(model=served.name, version=served.version, columns=_SERVED, latest=_LATEST)]
+            rows = store.rows(model=served.name, version=served.version, columns=LABELLED, labelled=True)
+            self._bets[served.name] = state, _bets(served, rows, self._service.settings.watch_alpha)
+        latest = [*store.rows(model=served.name, version=served.version, columns=SERVED, latest=LATEST)]
         found = self._bets[served.name][1]
         parts = [
-            {**part, "signals": [asdict(signal) for signal in _signals(served, part["value"], latest)]}
+            {**part, "signals": [asdict(signal) for signal in signals_of(served.model, part["value"], latest)]}
             for part in found["parts"]
         ]
         changes = [upstream_signal([row["upstream_model"] for row in latest]), self._unreadable(served.name)]
@@ -100,32 +103,69 @@ class Watches:
         return unreadable_signal(int(unreadable or 0), int(sum(outcome or 0 for outcome in outcomes)))
 
 
-def _bets(served: Served, rows: list[dict[str, Any]], alpha: float) -> dict[str, Any]:
-    """Return what the labels of a version say about the intervals of each of its models."""
-    audits = [row for row in rows if row["label_source"] == "audit"]
-    by_value: dict[Any, list[dict[str, Any]]] = {}
-    for row in audits:
-        if row["cells"] is not None:
-            value, *cells = json.loads(row["cells"])
-            by_value.setdefault(value, []).append({**row, "cells": cells})
-    models = served.model._models.items()
+@dataclass(frozen=True)
+class Bets:
+    """What the labels of a version say.
+
+    volunteered : labels that raise no alarm.
+    without_cells : labels of audits of answers that an earlier qacal stored; they are left out.
+    parts : by model of a set (else None), the watch and the times of its labels, or why there is none.
+    """
+
+    volunteered: int
+    without_cells: int
+    parts: dict[Any, tuple[Watch, list[float]] | InputError]
+
+
+def bets(model: BaseModel, rows: Iterable[dict[str, Any]], alpha: float) -> Bets:
+    """Bet on the labels of a version.
+
+    rows : its labelled answers in the order of their labels, with the columns :data:`LABELLED`.
+    """
+    audits: dict[Any, list[dict[str, Any]]] = {}
+    volunteered: Counter[Any] = Counter()
+    without_cells = 0
+    for row in rows:
+        value, *cells = [None] if row["cells"] is None else json.loads(row["cells"])
+        if row["label_source"] != "audit":
+            volunteered[value] += 1
+        elif row["cells"] is None:
+            without_cells += 1
+        else:
+            audits.setdefault(value, []).append({**row, "cells": cells})
+    parts = {
+        value: _part(one, audits.get(value, []), volunteered[value], alpha) for value, one in model._models.items()
+    }
+    return Bets(volunteered.total(), without_cells, parts)
+
+
+def _bets(served: Served, rows: Iterable[dict[str, Any]], alpha: float) -> dict[str, Any]:
+    """Return what the labels of a version say about the intervals of each of its models, as JSON."""
+    found = bets(served.model, rows, alpha)
     return {
-        "volunteered": len(rows) - len(audits),
-        "without_cells": len(audits) - sum(map(len, by_value.values())),
-        "parts": [{"value": value, **_part(model, by_value.get(value, []), alpha)} for value, model in models],
+        "volunteered": found.volunteered,
+        "without_cells": found.without_cells,
+        "parts": [
+            {"value": value, **(_problem(str(part)) if isinstance(part, InputError) else _shown(*part))}
+            for value, part in found.parts.items()
+        ],
     }
 
 
-def _part(model: QACalibrator, rows: list[dict[str, Any]], alpha: float) -> dict[str, Any]:
+def _part(
+    model: QACalibrator, rows: list[dict[str, Any]], volunteered: int, alpha: float
+) -> tuple[Watch, list[float]] | InputError:
     if not has_intervals(model):
-        return _problem(f"this model has no intervals ({type(model.calibrator_).__name__}), so nothing can be broken.")
-    # Answers with one id are a document; without ids, each answer is by itself.
-    name = "own_id" if rows and all(row["own_id"] is not None for row in rows) else "id"
-    ids = id_hashes([row[name] for row in rows], len(rows)) if rows else np.empty(0, dtype=np.uint64)
+        return InputError(
+            f"this model has no intervals ({type(model.calibrator_).__name__}), so nothing can be broken."
+        )
+    # Answers with one id are a document; an answer without an id is by itself.
+    keys = [row["id"] if row["own_id"] is None else str(row["own_id"]) for row in rows]
+    ids = id_hashes(keys, len(rows)) if rows else np.empty(0, dtype=np.uint64)
     # Within a draw of the store all answers have the same chance, so only other audits are thinned.
-    has_chance = np.full(len(rows), not all(row["drawn_time"] is not None for row in rows))
+    has_chance = np.array([not _is_drawn(row) for row in rows], dtype=bool)
     chance = np.array([row["label_probability"] for row in rows], dtype=np.float64)
-    kept, _ = equal_chances(chance, has_chance, ids, "")
+    kept, is_rare, _ = equal_chances(chance, has_chance, ids, "")
     levels = len(np.unique(_cells(model).lineage.depth))
     labelled = Labelled(
         correct=np.array([row["label"] for row in rows], dtype=np.float64),
@@ -137,9 +177,16 @@ def _part(model: QACalibrator, rows: list[dict[str, Any]], alpha: float) -> dict
     try:
         found = watched(model, labelled, alpha)
     except InputError as error:
-        return _problem(str(error))
+        return error
     times = [row["label_time"] for row, keep in zip(rows, kept.tolist(), strict=True) if keep]
-    return _shown(found, times, int(np.count_nonzero(~kept)))
+    rare = int(np.count_nonzero(is_rare))
+    thinned = int(np.count_nonzero(~kept)) - rare
+    return replace(found, thinned=thinned, rare=rare, volunteered=volunteered), times
+
+
+def _is_drawn(row: dict[str, Any]) -> bool:
+    """Return whether the store had drawn an answer when its label came; a later draw changes nothing."""
+    return row["drawn_time"] is not None and row["drawn_time"] <= row["label_time"]
 
 
 def _cells(model: QACalibrator) -> Any:
@@ -151,7 +198,7 @@ def _problem(text: str) -> dict[str, Any]:
     return {"is_alarm": False, "headline": text, "since": None, "labels": 0, "alarms": [], "intervals": []}
 
 
-def _shown(found: Watch, times: list[float], thinned: int) -> dict[str, Any]:
+def _shown(found: Watch, times: list[float]) -> dict[str, Any]:
     """Return a watch as JSON, with the times of its alarms in place of numbers of labels alone."""
 
     def since(after: int | None) -> str | None:
@@ -167,19 +214,20 @@ def _shown(found: Watch, times: list[float], thinned: int) -> dict[str, Any]:
         "labels": found.labels,
         "documents": found.documents,
         "far": found.far,
-        "thinned": thinned,
+        "thinned": found.thinned,
+        "rare": found.rare,
         "alarms": [one for one in intervals if one["broken_after"] is not None],
         "intervals": intervals,
     }
 
 
-def _signals(served: Served, value: Any, rows: list[dict[str, Any]]) -> tuple[Signal, ...]:
+def signals_of(model: BaseModel, value: Any, rows: list[dict[str, Any]]) -> tuple[Signal, ...]:
     """Return how the last answers of a model differ from its fit."""
-    if served.model._by is not None:
+    if model._by is not None:
         rows = [row for row in rows if row["cells"] is not None and json.loads(row["cells"])[0] == value]
     read = [row for row in rows if row["confidence"] is not None]
     confidence, unlike = (np.array([row[name] for row in read], dtype=float) for name in ("confidence", "unlike"))
-    return signals(served.model._models[value], [row["group"] for row in read], confidence, unlike)
+    return signals(model._models[value], [row["group"] for row in read], confidence, unlike)
 
 
 def _iso(seconds: float) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from markupsafe import Markup
 
 from qacal.calibrators.base import expit
 from qacal.calibrators.margins import MarginMaps
+from qacal.errors import counted
 from qacal.metrics.words import percent
 from qacal.model.model import QACalibrator
 from qacal.model.reasons import STATED, STEP, WORTH
@@ -25,7 +27,9 @@ from qacal.thresholds.fit_record import Forecast
 THRESHOLDS = 101
 # A diagram is drawn from at most so many rows of the fit; more would not be seen.
 _MOST_ROWS = 20_000
-_DRAWN = 64
+_MOST_DRAWN = 64
+# Diagrams of each version; those of versions that are no longer served go with them.
+_DRAWN: WeakKeyDictionary[Served, dict[Any, dict[str, Any] | None]] = WeakKeyDictionary()
 _PARTS = {
     STATED: "stated confidence",
     WORTH: "what the confidence is worth over all questions",
@@ -54,6 +58,12 @@ class Shown:
     @property
     def name(self) -> str:
         return self.served.name if self.served.model._by is None else f"{self.served.name}: {self.value}"
+
+    @property
+    def rows_text(self) -> str:
+        """What the labelled rows that are not only for training are for."""
+        is_certified = self.model.calibrator_.properties.is_certified
+        return f"{'certified' if is_certified else 'calibrated'} with {counted(self.model.rows_, 'labelled answer')}"
 
     @property
     def model(self) -> QACalibrator:
@@ -161,9 +171,19 @@ def _about_group(evidence: dict[str, Any]) -> str:
     return f"Between {low} and {high} of all answers of this group are correct ({evidence['group_rows']:,} rows)."
 
 
-@lru_cache(maxsize=_DRAWN)
 def diagram(served: Served, value: Any, group: Any) -> dict[str, Any] | None:
     """Return the reliability diagram of a group on the rows of the fit; None if the model keeps none."""
+    drawn = _DRAWN.setdefault(served, {})
+    key = (value, group)
+    with suppress(KeyError):
+        return drawn[key]
+    if len(drawn) >= _MOST_DRAWN:
+        drawn.clear()
+    found = drawn[key] = _diagram(served, value, group)
+    return found
+
+
+def _diagram(served: Served, value: Any, group: Any) -> dict[str, Any] | None:
     record = served.model._models[value].fit_record_.outlooks()
     cells = record.groups.get(group)
     if cells is None or not cells.rows.sum() >= 1:

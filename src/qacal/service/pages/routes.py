@@ -11,6 +11,7 @@ import asyncio
 import base64
 import hmac
 import json
+import math
 import time
 from functools import cache
 from hashlib import sha256
@@ -21,7 +22,7 @@ from urllib.parse import parse_qs
 from fastapi import FastAPI, Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from qacal import __version__
 from qacal.errors import InputError, QacalError
@@ -57,6 +58,8 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
         if not is_let_in(request):
             return _html("login.html", problem="")
         query = {name: values[-1] for name, values in parse_qs(request.url.query).items()}
+        if "routes" in query:
+            return _routes(app, query["routes"])
         return await shown(request, query)
 
     @app.post("/", include_in_schema=False)
@@ -151,6 +154,16 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
         )
 
 
+def _routes(app: FastAPI, form: str) -> Response:
+    """Return what /docs and /openapi.json return: these need the key, and a browser has only the cookie of the page."""
+    from qacal.service.app import _page
+
+    if form == "json":
+        return JSONResponse(app.openapi(), headers=_headers())
+    page = _page(app.openapi()).replace('href="openapi.json"', 'href="./?routes=json"')
+    return HTMLResponse(page, headers={"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"})
+
+
 def _content() -> Any:
     """Return the module with what the page shows; it needs matplotlib, and a service without viewers does not."""
     from qacal.service.pages import content
@@ -218,8 +231,11 @@ def _rendered(
     content = _content()
     rule, curve = one.model.decision_rule_, content.curve_of(one.model)
     try:
-        threshold = min(max(round(float(form["threshold"]), 2), 0.0), 1.0)
-    except (KeyError, ValueError, OverflowError):
+        asked = float(form["threshold"])
+        if math.isnan(asked):
+            raise ValueError
+        threshold = round(min(max(asked, 0.0), 1.0), 2)
+    except (KeyError, ValueError):
         threshold = 0.8 if rule is None or rule.threshold is None else round(rule.threshold, 2)
     return {
         "one": one,
