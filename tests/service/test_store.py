@@ -407,7 +407,7 @@ def test_only_audits_have_probabilities():
     [
         ("sqlite://", "needs a file"),
         ("mysql://host/name", "expected sqlite"),
-        ("no url", "cannot be opened"),
+        ("no url", "write sqlite:///no url"),
         ("sqlite:////no/such/folder/served.db", "cannot be opened"),
     ],
 )
