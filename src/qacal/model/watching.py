@@ -254,8 +254,8 @@ def watched(model: QACalibrator, rows: Labelled, alpha: float, changes: Iterable
 def equal_chances(chance: Floats, has_chance: Bools, ids: Hashes | None, where: str) -> tuple[Bools, Bools, Bools]:
     """Return which rows to keep so that all had the same chance, which had a smaller one, and which a known one.
 
-    What becomes of a row depends on the rows before it, and not on later ones. Of a document, all rows are kept or
-    none, by its first row.
+    The smallest chance of the first rows is that of all; later rows change nothing about earlier ones. Of a document,
+    all rows are kept or none, by its first row.
 
     has_chance : rows without are kept.
     """
@@ -266,11 +266,10 @@ def equal_chances(chance: Floats, has_chance: Bools, ids: Hashes | None, where: 
     if not len(place) or ids is None:
         what = "no row has" if ids is not None else "rows need an id or a question for"
         raise InputError(f"{where}{what} a label_probability above 0; it is the chance that a row had to be labelled.")
-    reference = np.minimum.accumulate(chance[place])
-    reference[_FIRST:] = reference[:_FIRST][-1]
+    reference = chance[place][:_FIRST].min()
     _, first, document = np.unique(ids[place], return_index=True, return_inverse=True)
     # No split uses this seed.
-    is_drawn = mix(ids[place][first], 2**46) / 2.0**64 * chance[place][first] <= reference[first]
-    is_rare[place] = (chance[place][first] < reference[first])[document]
+    is_drawn = mix(ids[place][first], 2**46) / 2.0**64 * chance[place][first] <= reference
+    is_rare[place] = (chance[place][first] < reference)[document]
     kept[place] = is_drawn[document] & ~is_rare[place]
     return kept, is_rare, known

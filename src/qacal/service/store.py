@@ -257,8 +257,7 @@ class Store:
         query = sa.select(*(answers.c[name] for name in names)).where(answers.c.model == model)
         if since is not None:
             query = query.where(answers.c.time >= since)
-        writing = self._engine.connect().execution_options(qacal_writes=True)
-        with _reported(), writing as connection, connection.begin():
+        with _reported(), self._writing() as connection:
             if connection.dialect.name == "postgresql":
                 # Others wait. Without it a draw and a service could each wait for rows that the other one has changed.
                 connection.execute(sa.text(f"LOCK TABLE {answers.name} IN SHARE ROW EXCLUSIVE MODE"))
@@ -309,7 +308,7 @@ class Store:
         If the database is there and refuses something, each half is tried by itself: others lose nothing by it.
         """
         try:
-            with self._engine.begin() as connection:
+            with self._writing() as connection:
                 if rows:
                     connection.execute(answers.insert(), rows)
                 results = [task.run(connection) for task in tasks]
@@ -329,6 +328,12 @@ class Store:
         self.counts.stored += len(rows)
         for task, result in zip(tasks, results, strict=True):
             task.done.set_result(result)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Any]:
+        """Open a transaction that writes. SQLite takes its lock at once: later, it would fail instead of waiting."""
+        with self._engine.connect().execution_options(qacal_writes=True) as connection, connection.begin():
+            yield connection
 
     def _gathered(self) -> list[dict[str, Any] | _Task | None]:
         """Return what is to be written next: at least one thing, or nothing if it is time to clean up."""
@@ -354,7 +359,7 @@ class Store:
         old = sa.select(answers.c.id).where(answers.c.time < since).limit(_PORTION)
         deleted = _PORTION
         while deleted == _PORTION:
-            with self._engine.begin() as connection:
+            with self._writing() as connection:
                 deleted = connection.execute(answers.delete().where(answers.c.id.in_(old))).rowcount
             self.counts.deleted += deleted
 
@@ -540,7 +545,7 @@ def _engine(url: str, *, must_exist: bool) -> Any:
         raise StoreError("the store needs a file: sqlite:///served.db.")
     if must_exist and not Path(str(address.database)).is_file():
         raise StoreError(f"there is no store {address.database}; qacal serve makes it. Check --store.")
-    engine = sa.create_engine(address, connect_args={"timeout": 10})
+    engine = sa.create_engine(address, connect_args={"timeout": 30})
 
     def connected(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # transactions are begun below: Python's sqlite3 leaves tables out of them
