@@ -294,7 +294,7 @@ def test_the_mean_answer_is_that_of_documents():
 
 
 def test_cells_are_planned_without_labels():
-    names = {"scores", "column", "rows", "alpha", "within", "max_depth", "repeats", "are_probabilities"}
+    names = {"scores", "column", "rows", "alpha", "within", "bands", "max_depth", "repeats", "are_probabilities"}
     assert inspect.signature(plan_cells).parameters.keys() == names
 
 

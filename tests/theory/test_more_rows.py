@@ -42,14 +42,14 @@ def world(seed, spread):
 
 
 @cache
-def certified(seed, rows, within, spread):
+def certified(seed, rows, within, spread, bands=None):
     """Return the number of bands, the depth, the reach of bands and the half-width of groups, as a default fit has."""
     leaf, first, answer, right = (column[:rows] for column in world(seed, spread))
     # Ids are hashed, so which rows plan, certify and are held out has nothing to do with their place.
     part = np.random.default_rng(0).random(MOST)[:rows]
     plans, held = part < 0.3, part >= 0.9
     column = as_grouping(paths(leaf[plans]), int(plans.sum()))
-    cells = plan_cells(first[plans], column, rows=0.7 * rows, alpha=ALPHA, within=within)
+    cells = plan_cells(first[plans], column, rows=0.7 * rows, alpha=ALPHA, within=within, bands=bands)
     tally = Tally.of(first[~plans], right[~plans], groups=paths(leaf[~plans]))
     maps = fit_margins(tally, cells, alpha=ALPHA, answers=Tally.of(first[held], answer[held]))
     return len(cells.tops), cells.depth, maps.median_error_bound(), maps.median_group_width() or np.nan
@@ -105,6 +105,18 @@ def test_more_rows_in_the_same_bands_and_groups_have_narrower_intervals():
     for few, many in itertools.pairwise(SAME_CELLS):
         found = [np.median([in_cells(seed, rows, cells) for seed in range(WORLDS)], axis=0) for rows in (few, many)]
         assert (found[1] < 0.95 * found[0]).all(), (few, many, found)
+
+
+def test_with_a_fixed_number_of_bands_more_rows_are_never_wider():
+    """Bands are made again for every sample, and every sample has narrower ones than the one before."""
+    for bands in (1, 2, 4):
+        reach = [
+            np.median([certified(seed, rows, None, USUAL, bands)[2] for seed in range(WORLDS)]) for rows in SAME_CELLS
+        ]
+        assert all(many < 0.95 * few for few, many in itertools.pairwise(reach)), (bands, reach)
+        # Without the fixed number they would not: a further band is wider at first.
+    free = [middle(rows)[2] for rows in SAME_CELLS]
+    assert any(many > few for few, many in itertools.pairwise(free))
 
 
 def test_more_rows_are_never_wider_than_fewer_were_promised_to_be():

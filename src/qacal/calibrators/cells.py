@@ -42,6 +42,7 @@ def plan_cells(
     rows: float,
     alpha: float,
     within: float | None = None,
+    bands: int | None = None,
     max_depth: int | None = None,
     repeats: Ints | int = 1,
     are_probabilities: bool = True,
@@ -50,6 +51,7 @@ def plan_cells(
 
     scores, column : first scores and groups of rows like those that certify.
     rows : the number of rows that will certify.
+    bands : their number, whatever the width; fewer if many scores are equal.
     repeats : how often each score and group occurs.
     are_probabilities : scores are about as large as accuracies. If not, as with stated confidences, an accuracy of 0.5
         is assumed, which has the widest intervals, and the mean width counts: half of the rows may state one value.
@@ -80,7 +82,7 @@ def plan_cells(
                 depth, group_width = trial, its_width
     part = alpha if depth == 0 else alpha / 2
     ordered = np.sort(scores)
-    tops = [_tops(ordered, count) for count in range(1, MOST_BANDS + 1)]
+    tops = [_tops(ordered, count) for count in ([bands] if bands else range(1, MOST_BANDS + 1))]
     width = [expected(np.searchsorted(top, scores), part, is_band=True) for top in tops]
     reached = [k for k, its_width in enumerate(width) if its_width <= for_bands]
     finest = max(reached, key=lambda k: len(tops[k]), default=0)

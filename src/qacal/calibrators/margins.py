@@ -54,8 +54,8 @@ from qacal.calibrators.step_binning import by_document
 from qacal.calibrators.tree_scaling import TreeMaps, fit_tree_curves
 from qacal.errors import InputError, QacalWarning, counted
 from qacal.guarantee import Certificate, check_alpha, counted_shares, document_intervals
-from qacal.parameters import Axes, Between, is_number, require, shown
-from qacal.planning import rounded_up, rows_for_margins
+from qacal.parameters import Axes, Between, is_number, is_whole, require, shown
+from qacal.planning import MOST_BANDS, rounded_up, rows_for_margins
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.groups import NO_GROUP, GroupColumn, GroupIndex
 from qacal.tally.ids import drawn_labels
@@ -456,6 +456,8 @@ class MarginBinning(Calibrator):
         interval. By default it depends on the number of rows: 0.055 (bands) and 0.155 (groups) for 700 certifying rows,
         0.033 and 0.057 for 14,000. Groups that are no tree stay as they are. If it is out of reach, a warning
         says how many rows it would take.
+    bands : their number; by default as many as the width allows. More rows then make more bands, and a further band
+        makes intervals wider at first. With a fixed number, more rows make them narrower.
     max_depth : the depth of the groups of a tree; by default the deepest one that allows the width.
     alpha : the probability that at least one interval is wrong.
 
@@ -484,6 +486,7 @@ class MarginBinning(Calibrator):
     """
 
     within: float | None = None
+    bands: int | None = None
     max_depth: int | None = None
     alpha: float = 0.1
     maps_: MarginMaps = field(init=False)
@@ -494,6 +497,8 @@ class MarginBinning(Calibrator):
         check_alpha(self.alpha)
         if self.within is not None and not (is_number(self.within, 0, 1) and 0 < self.within < 1):
             raise InputError(f"within is {shown(self.within)}; expected a distance between 0 and 1, such as 0.1.")
+        if self.bands is not None and not is_whole(self.bands, 1, MOST_BANDS):
+            raise InputError(f"bands is {shown(self.bands)}; expected a whole number from 1 to {MOST_BANDS}.")
 
     def _fit_tally(self, tally: Tally) -> MarginMaps:
         cells = self._cells_of(tally, 1.0, tally.n)
@@ -517,6 +522,7 @@ class MarginBinning(Calibrator):
             rows=share * labels * share_of_documents(tally),
             alpha=self.alpha,
             within=self.within,
+            bands=self.bands,
             max_depth=self.max_depth,
             repeats=tally.rows,
             are_probabilities=False,
@@ -547,13 +553,15 @@ class MarginBinning(Calibrator):
 
         def labels(groups: int = 0) -> str:
             alpha, is_fitted = self.alpha if groups else maps.alpha_of_bands, maps.curves is not None
-            rows = rows_for_margins(within, groups=groups, accuracy=accuracy, alpha=alpha, is_fitted=is_fitted)
+            settings: dict[str, Any] = {"accuracy": accuracy, "alpha": alpha, "is_fitted": is_fitted}
+            rows = rows_for_margins(within, bands=self.bands or 1, groups=groups, **settings)
             return f"about {rounded_up(rows / share):,} labelled rows"
 
         bound, width = maps.median_error_bound(), maps.median_group_width()
         missing = []
         if cells.band_width > within and bound > within:
-            missing.append(f"by probability, these rows give {bound:.2g} in one band, and it takes {labels()}")
+            in_bands = counted(maps.n_bands, "band")
+            missing.append(f"by probability, these rows give {bound:.2g} in {in_bands}, and it takes {labels()}")
         elif bound > _MISSED * within:
             # Bands are fixed before their rows are seen, and a fit may be unlucky.
             missing.append(f"by probability, these rows give {bound:.2g} in {counted(maps.n_bands, 'band')}")

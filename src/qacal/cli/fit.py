@@ -84,6 +84,14 @@ def run(
             "qacal plan."
         ),
     ] = None,
+    bands: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of bands of similar scores; by default more rows make more bands. With a fixed number, more "
+            "rows always make intervals narrower.",
+        ),
+    ] = None,
     tune: Annotated[
         str | None,
         typer.Option(
@@ -174,8 +182,10 @@ def run(
 
         objective = options.chosen("--tune", tune, list(OBJECTIVES))
     ties = options.chosen("--ties", ties, ["merge", "jitter"])
-    if continuous and (calibrator is not None or ties != "merge" or within is not None):
-        raise typer.BadParameter("--continuous outputs the score itself; leave out --calibrator, --ties and --within.")
+    if continuous and (calibrator is not None or ties != "merge" or within is not None or bands is not None):
+        raise typer.BadParameter(
+            "--continuous outputs the score itself; leave out --calibrator, --ties, --within and --bands."
+        )
     model = QACalibrator(
         embedder,
         partition,
@@ -192,7 +202,7 @@ def run(
     model.set_params(tune=objective)
     if not continuous:
         # The default calibrator, so that --alpha can be set on it.
-        model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties, within))
+        model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties, within, bands))
     with options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression) as (rows, reading, progress):
         if by is None:
             inputs = FitInputs(rows, reading, group_rows, certify, allow_mixed, judge_column=judge_column)
@@ -229,7 +239,12 @@ def _calibrator(name: str) -> Calibrator:
 
 
 def _with_settings(
-    calibrator: Calibrator, points_per_bin: int | None, alpha: float, ties: str, within: float | None
+    calibrator: Calibrator,
+    points_per_bin: int | None,
+    alpha: float,
+    ties: str,
+    within: float | None,
+    bands: int | None,
 ) -> Calibrator:
     """Set the options of the command that a calibrator has; the others must be left at their defaults."""
     params = calibrator.get_params()
@@ -240,12 +255,14 @@ def _with_settings(
         )
     if within is not None and "within" not in params:
         raise typer.BadParameter(f"{name} does not choose the width of its intervals; leave out --within.")
+    if bands is not None and "bands" not in params:
+        raise typer.BadParameter(f"{name} has no bands; leave out --bands.")
     if ties == "jitter" and "ties" not in params:
         raise typer.BadParameter(
             f"{name} does not divide equal confidences; leave out --ties, or use --calibrator qa-binning, "
             "scaling-qa-binning, uniform-mass-binning or scaling-binning."
         )
-    settings: dict[str, Any] = {"alpha": alpha, "ties": ties, "cross_fit": True, "within": within}
+    settings: dict[str, Any] = {"alpha": alpha, "ties": ties, "cross_fit": True, "within": within, "bands": bands}
     if points_per_bin is not None:
         settings["points_per_bin"] = points_per_bin
     return calibrator.set_params(**{name: value for name, value in settings.items() if name in params})

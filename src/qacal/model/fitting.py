@@ -460,6 +460,7 @@ def _planned(pipeline: Pipeline, score: ScoreSample, share: float, labels: float
         rows=share * labels,
         alpha=calibrator.alpha,
         within=calibrator.within,
+        bands=calibrator.bands,
         max_depth=calibrator.max_depth,
     )
     band = np.searchsorted(cells.tops, seven_decimals(score.sample_scores))
