@@ -118,7 +118,7 @@ async def soak(port: int, pid: int, model: qacal.QACalibrator, folder: str, seco
             while True:
                 await asyncio.sleep(_RELOAD_SECONDS)
                 threshold = round(0.5 + 0.01 * load.rng.randrange(40), 2)
-                await asyncio.to_thread(lambda: model.set_threshold(threshold).save(folder))
+                await asyncio.to_thread(model.set_threshold(threshold).save, folder)
                 load.requests["new version"] += 1
 
         async def measure() -> None:
