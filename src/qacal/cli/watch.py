@@ -117,8 +117,8 @@ def _of_store(
     version, notes = version_of(model), []
     with opened(store) as rows:
         served, after = name_in(rows, model, name), options.seconds(since)
-        labels, volunteered = (part(served, version, after) for part in (rows.bets, rows.volunteered))
-        found = bets(loaded, labels, volunteered, alpha)
+        volunteered = rows.volunteered(served, version, after)
+        found = bets(loaded, rows.bets(served, version, after), volunteered, alpha)
         latest = [*rows.rows(model=served, version=version, columns=SERVED, latest=LATEST)]
     upstream = upstream_signal([row["upstream_model"] for row in latest])
     if upstream is not None:

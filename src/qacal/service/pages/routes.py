@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 COOKIE = "qacal"
 _SECONDS = 12 * 3600
 # The page does not wait longer for the watch.
-_WATCH_SECONDS = 10.0
+_WATCH_SECONDS = 3.0
 _FOLDER = Path(__file__).parent / "templates"
 _NOT_HERE = "This form came from another site, or through a proxy that does not pass on the header Host."
 
