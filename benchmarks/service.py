@@ -164,7 +164,7 @@ def await_server(port: int) -> None:
 
 
 async def upstream(port: int, delay: float) -> None:
-    """Answer every request with the same completion after a delay; a second question with a probability."""
+    """Answer every request with the same completion after a delay, or word by word; a second question with a number."""
     answer = "The capital of Arden is Belmar, which lies on the river Kell."
     words = [word if at == 0 else f" {word}" for at, word in enumerate(answer.split(" "))]
     tokens = [{"token": word, "logprob": -0.05, "bytes": list(word.encode()), "top_logprobs": []} for word in words]
@@ -177,17 +177,37 @@ async def upstream(port: int, delay: float) -> None:
         head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         return head.encode() + body
 
+    def events() -> list[bytes]:
+        named = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "parrot-1"}
+        choices = [
+            {"delta": {"content": one["token"]}, "finish_reason": None, "logprobs": {"content": [one]}}
+            for one in tokens
+        ]
+        choices.append({"delta": {}, "finish_reason": "stop"})
+        chunks = [json.dumps({**named, "choices": [{"index": 0, **choice}]}) for choice in choices]
+        return [f"data: {chunk}\n\n".encode() for chunk in (*chunks, "[DONE]")]
+
     plain, scored = reply(answer, None), reply(answer, {"content": tokens})
     second = reply("Probability: 0.8", None)
+    streamed = events()
+    length = sum(map(len, streamed))
+    opening = f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {length}\r\n\r\n".encode()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
-                length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
-                body = await reader.readexactly(int(length or 0))
+                size = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+                body = await reader.readexactly(int(size or 0))
                 if b"/healthz" not in head:
                     await asyncio.sleep(delay)
+                if b'"stream": true' in body:
+                    writer.write(opening)
+                    for event in streamed:
+                        writer.write(event)
+                        await writer.drain()
+                        await asyncio.sleep(delay / len(streamed))
+                    continue
                 is_second = b"How likely is it that your guess" in body
                 writer.write(second if is_second else scored if b'"logprobs": true' in body else plain)
                 await writer.drain()

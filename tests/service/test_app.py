@@ -226,7 +226,7 @@ def test_answers_are_deleted_by_id(client):
 
 
 def test_answers_are_served_if_the_store_fails(client, caplog):
-    from qacal.service.store import answers as table
+    from qacal.service.database import answers as table
 
     (kept,) = calibrate(client, ROWS[:1])
     wait_for(lambda: stored(client))
@@ -432,7 +432,7 @@ def test_groups_model_and_metrics(client, fitted):
         f'qacal_model_info{{model="m",version="{model["version"]}"}} 1.0',
     ):
         assert line in text
-    assert client.get("/readyz").json() == {"status": "ok", "store": "ok", "models": ["m"]}
+    assert client.get("/readyz").json() == {"status": "ok", "store": "ok", "lost": 0, "models": ["m"]}
 
 
 def test_documentation_needs_nothing_from_elsewhere(client):
@@ -514,11 +514,39 @@ def test_no_request_is_dropped_while_versions_change(folder, tmp_path, fitted):
 
 
 @pytest.mark.parametrize("correct", [None, "yes", 2, []])
-def test_a_label_that_is_none_is_named(client, correct):
-    items = [{"id": "a", "correct": 1}, {"id": "b", "correct": True}, {"id": "c", "correct": correct}]
-    reply = client.post("/v1/feedback", json={"items": items})
-    assert reply.status_code == 422
-    assert reply.json()["error"]["message"] == "items.2.correct: label it 0 or 1."
+def test_a_label_that_is_none_is_an_error_of_its_own(client, correct):
+    one, two = calibrate(client, ROWS[:2])
+    items = [{"id": one["id"], "correct": correct}, {"id": two["id"], "correct": True, "question": "?", "own_id": None}]
+    refused, kept = client.post("/v1/feedback", json={"items": items}).json()["results"]
+    assert refused["id"] == one["id"]
+    problem = {"code": "invalid_label", "message": "correct is not 0 or 1, nor a number in between."}
+    assert refused["error"] == problem
+    assert kept == {"id": two["id"], "stored": True}
+    assert [row["id"] for row in stored(client) if row["label"] is not None] == [two["id"]]
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ({"id": "a" * 32}, "correct is not"),
+        ({"id": 7, "correct": 1}, "id: "),
+        ({"correct": 1}, "id: "),
+        ({"id": "a" * 32, "correct": 1, "source": "guess"}, "source: "),
+        ({"id": "a" * 32, "correct": 1, "source": "audit", "probability": 2}, "probability: "),
+        ({"id": "a" * 32, "correct": 1, "probability": 0.5}, "volunteered label has no probability"),
+        ("a" * 32, "the item: "),
+        (None, "the item: "),
+        ([], "the item: "),
+    ],
+)
+def test_an_item_that_is_no_label_is_an_error_of_its_own(client, item, message):
+    (served,) = calibrate(client, ROWS[:1])
+    items = [item, {"id": served["id"], "correct": 1}]
+    refused, kept = client.post("/v1/feedback", json={"items": items}).json()["results"]
+    assert message in refused["error"]["message"]
+    assert kept["stored"]
+    text = client.get("/metrics").text
+    assert 'qacal_labels_total{outcome="stored",source="volunteered"} 1.0' in text
 
 
 @pytest.mark.parametrize("stalls", [False, True])

@@ -12,8 +12,9 @@ import pytest
 from qacal import QACalibrator, load
 from qacal.calibrators import PlattScaling
 from qacal.model.versions import put_back, replaced, versions
+from qacal.service.audits import Label
 from qacal.service.learning import draw_answers
-from qacal.service.store import Label, Store, row_of
+from qacal.service.store import Store, row_of
 from qacal.storage import version_of
 from tests.answers import answers
 from tests.cli.test_cli import ok, run
@@ -280,7 +281,7 @@ def test_answers_of_an_earlier_qacal_are_told(folder, tmp_path):
     url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
     audit(url, 50, fill(url, folder))
     with sqlite3.connect(tmp_path / "served.db") as connection:
-        connection.execute("UPDATE qacal_answers SET cells = NULL")
+        connection.execute("UPDATE qacal_bets SET cells = NULL")
     connection.close()
     assert "50 labels are left out: an earlier qacal stored" in run("watch", folder, "--store", url)[2]
 

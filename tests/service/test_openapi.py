@@ -8,6 +8,7 @@ import pytest
 
 from tests.service.servers import running
 from tests.service.test_app import KEY
+from tests.service.upstreams import stubbed
 
 pytestmark = [
     pytest.mark.heavy,
@@ -25,6 +26,14 @@ def test_no_request_is_a_server_error_and_replies_are_as_described(folder, tmp_p
 def test_the_same_holds_with_a_key(folder, tmp_path):
     with running(folder, tmp_path, api_key=KEY) as (_, address):
         checked(address, tmp_path, "-H", f"Authorization: Bearer {KEY}")
+
+
+@pytest.mark.parametrize("probability", [0.8, None])
+def test_the_same_holds_for_routes_of_the_upstream(folder, tmp_path, probability):
+    """Those that pass requests on, with log-probabilities and without; the upstream refuses what it cannot read."""
+    with stubbed() as stub, running(folder, tmp_path, upstream=stub.url) as (_, address):
+        stub.probability = probability
+        checked(address, tmp_path, "--include-path-regex", "chat|decisions|models|guardrail")
 
 
 def checked(address, tmp_path, *options):

@@ -232,12 +232,12 @@ def test_a_model_without_groups_and_intervals_has_a_page(tmp_path):
 
 
 def test_a_store_that_fails_leaves_the_page(client, monkeypatch):
-    from qacal.service.store import StoreError
+    from qacal.service.database import StoreError
 
     def fail(*arguments, **options):
         raise StoreError("gone")
 
-    monkeypatch.setattr(client.app.state.service.store, "labels_of", fail)
+    monkeypatch.setattr(client.app.state.service.store, "bets_made", fail)
     page = client.get("/")
     assert page.status_code == 200
     assert "The store cannot be read now: gone" in page.text

@@ -3,14 +3,18 @@
 import logging
 import sqlite3
 import time
+from itertools import pairwise
 from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
 
 from qacal.errors import InputError
+from qacal.service import database
 from qacal.service import store as module
-from qacal.service.store import MIGRATIONS, Label, Store, StoreError, UnknownAnswerError, answers, require_id, row_of
+from qacal.service.audits import Label, UnknownAnswerError, require_id
+from qacal.service.database import MIGRATIONS, StoreError, answers, bets
+from qacal.service.store import Store, row_of
 from tests.service.databases import NEEDS, can_run, postgres
 
 EVIDENCE = {
@@ -56,7 +60,7 @@ def url(request, tmp_path):
     yield url
     engine = sa.create_engine(url)
     with engine.begin() as connection:
-        module.metadata.drop_all(connection)
+        database.metadata.drop_all(connection)
     engine.dispose()
 
 
@@ -156,7 +160,7 @@ class TestStore:
         store.record([row()])
         wait(store, 1)
         with engine.begin() as connection:
-            answers.drop(connection)
+            connection.execute(sa.text("ALTER TABLE qacal_answers RENAME TO hidden"))
         with caplog.at_level(logging.ERROR, "qacal.service"):
             store.record([row(record='{"question": "a secret"}')])
             wait(store, 2)
@@ -166,7 +170,7 @@ class TestStore:
         assert "secret" not in caplog.text
         assert "1 answer was not stored" in caplog.text
         with engine.begin() as connection:
-            answers.create(connection)
+            connection.execute(sa.text("ALTER TABLE hidden RENAME TO qacal_answers"))
         engine.dispose()
         store.record([row()])
         wait(store, 3)
@@ -175,7 +179,7 @@ class TestStore:
     def test_a_later_schema_is_refused(self, store, url):
         engine = sa.create_engine(url)
         with engine.begin() as connection:
-            connection.execute(module._version.update().values(version=99))
+            connection.execute(database.schema_version.update().values(version=99))
         with pytest.raises(StoreError, match="a later qacal wrote the store"):
             Store(url)
         engine.dispose()
@@ -191,19 +195,21 @@ class TestStore:
         def fail(connection):
             raise sa.exc.InvalidRequestError("stopped")
 
-        monkeypatch.setattr(module, "MIGRATIONS", [*MIGRATIONS, add, fail])
+        monkeypatch.setattr(database, "MIGRATIONS", [*MIGRATIONS, add, fail])
         with pytest.raises(StoreError, match="stopped"):
             Store(url)
         engine = sa.create_engine(url)
         assert "note" not in {column["name"] for column in sa.inspect(engine).get_columns("qacal_answers")}
-        monkeypatch.setattr(module, "MIGRATIONS", [*MIGRATIONS, add])
+        monkeypatch.setattr(database, "MIGRATIONS", [*MIGRATIONS, add])
         for _ in range(2):
             second = Store(url)
             assert len(list(second.rows())) == 1
             second.close()
         assert "note" in {column["name"] for column in sa.inspect(engine).get_columns("qacal_answers")}
         with engine.connect() as connection:
-            assert connection.execute(sa.select(module._version.c.version)).scalars().all() == [len(MIGRATIONS) + 1]
+            assert connection.execute(sa.select(database.schema_version.c.version)).scalars().all() == [
+                len(MIGRATIONS) + 1
+            ]
         engine.dispose()
 
     def test_a_store_of_the_first_schema_gets_the_columns_for_draws(self, url):
@@ -211,7 +217,7 @@ class TestStore:
         later = ("own_id", "upstream_model", "drawn_time", "drawn_probability")
         first = sa.MetaData()
         table = sa.Table("qacal_answers", first, *(c._copy() for c in answers.columns if c.name not in later))
-        version = module._version.to_metadata(first)
+        version = database.schema_version.to_metadata(first)
         old = {name: value for name, value in row().items() if name not in later}
         with engine.begin() as connection:
             first.create_all(connection)
@@ -242,6 +248,50 @@ class TestStore:
         wait(store, 1)
         assert [(one["own_id"], one["cells"]) for one in store.rows()] == [("q7", "[null, 1]")]
         store.close()
+
+    def test_a_store_of_schema_3_gets_the_bets_of_its_audits(self, url):
+        store = Store(url)
+        rows = [row(own_id="7", cells="[null, 1]"), row(own_id='"7"'), row(), row()]
+        store.record(rows)
+        labels = [Label(rows[at]["id"], at % 2, "audit", 0.25) for at in (2, 0, 1)]
+        for label in labels:
+            assert store.label([label]).result(10) == [None]
+        assert store.label([Label(rows[3]["id"], 1.0)]).result(10) == [None]
+        expected = store.bets("m", "v1")
+        store.close()
+        engine = sa.create_engine(url)
+        with engine.begin() as connection:
+            bets.drop(connection)
+            drawn = answers.update().values(drawn_time=answers.c.label_time - 1).where(answers.c.id == rows[1]["id"])
+            connection.execute(drawn)
+            later = answers.update().values(drawn_time=answers.c.label_time + 1).where(answers.c.id == rows[2]["id"])
+            connection.execute(later)
+            connection.execute(database.schema_version.update().values(version=3))
+        engine.dispose()
+        store = Store(url)
+        found = store.bets("m", "v1")
+        store.close()
+        assert [one["answer"] for one in found] == [label.id for label in labels]
+        assert found[1]["document"] == found[2]["document"] != found[0]["document"]
+        assert found == [*expected[:2], {**expected[2], "chance": None}]
+
+    def test_labels_of_two_services_are_one_sequence(self, store, url):
+        """Whoever reads sees the bets of others only after those with a smaller number."""
+        rows = [row() for _ in range(200)]
+        store.record(rows)
+        wait(store, 200)
+        other = Store(url)
+        labels = [
+            (store, other)[at % 2].label([Label(one["id"], 1.0, "audit", 0.5)]) for at, one in enumerate([*rows, *rows])
+        ]
+        seen = []
+        while not all(label.done() for label in labels):
+            seen.append([one["number"] for one in store.bets("m", "v1")])
+        assert all(label.result() == [None] for label in labels)
+        seen.append([one["number"] for one in other.bets("m", "v1")])
+        other.close()
+        assert len(seen[-1]) == 200
+        assert all(later[: len(before)] == before for before, later in pairwise(seen))
 
     def test_a_bad_row_is_lost_alone(self, store, caplog):
         before = row()
@@ -354,7 +404,7 @@ def test_postgresql_may_go_and_come_back():
         store.record([row()])
         wait(store, 2)
         with pytest.raises(StoreError):
-            store.check()
+            store.check().result(10)
         start()
         store.record([row()])
         wait(store, 3)

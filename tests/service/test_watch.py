@@ -12,8 +12,9 @@ from qacal.model.model_set import ModelSet
 from qacal.service.settings import Settings
 from qacal.service.store import Store
 from tests.answers import answers as pairs
+from tests.cli.test_cli import run
 from tests.model.test_watching import answers
-from tests.service.test_app import calibrate, serving
+from tests.service.test_app import calibrate, serving, wait_for
 
 NAMES = ("id", "subject", "confidence")
 
@@ -129,21 +130,99 @@ def test_an_answer_without_an_id_is_by_itself_and_others_stay_documents(client):
 
 
 def test_a_label_is_thinned_by_what_was_known_when_it_came(client):
-    """An answer that the store draws after its label was no draw of the store then."""
-    serve_and_label(client, answers(10_000, 100, seed=1), chances=[0.05] * 10 + [0.5] * 90)
+    """An answer that the store draws after its label was no draw of the store then, also if it is labelled again."""
+    rows = answers(10_000, 100, seed=1)
+    serve_and_label(client, rows, chances=[0.05] * 10 + [0.5] * 90)
     (before,) = look(client)[0]["parts"]
-    with client.app.state.service.store._engine.begin() as connection:
-        connection.execute(sa.text("UPDATE qacal_answers SET drawn_time = label_time + 1, drawn_probability = 1"))
-    client.app.state.watches._bets.clear()
+    store = client.app.state.service.store
+    drawn = store.draw("m", 100, lambda pool: [one["id"] for one in pool])
+    items = [{"id": one["id"], "correct": one["label"] == 1, "source": "audit"} for one in drawn]
+    assert all(one["stored"] for one in client.post("/v1/feedback", json={"items": items}).json()["results"])
     (after,) = look(client)[0]["parts"]
     assert before["thinned"] > 50
-    assert after["thinned"] == before["thinned"]
+    assert {**after, "signals": None} == {**before, "signals": None}
+
+
+# What is deleted
+
+
+def test_an_alarm_survives_retention_and_a_restart(client, by_subject, tmp_path):
+    rows = answers(10_000, 300, seed=1, loss=0.35)
+    serve_and_label(client, rows)
+    (before,) = look(client)[0]["parts"]
+    assert before["is_alarm"]
+    # Another process, which deletes everything when it starts.
+    with serving(str(tmp_path / "subjects"), tmp_path, keep_days=0.0) as other:
+        other.app.state.watches.seconds = 0.0
+        store = other.app.state.service.store
+        wait_for(lambda: store.label([]).result() == [] and store.counts.deleted == 300)
+        assert [*store.rows()] == []
+        (after,) = look(other)[0]["parts"]
+        assert {**after, "signals": None} == {**before, "signals": None}
+        # Later labels are bet on as if nothing had been deleted.
+        more = answers(20_000, 40, seed=2, loss=0.35)
+        serve_and_label(other, more)
+        (later,) = look(other)[0]["parts"]
+    expected = watch(by_subject, rows + more)
+    assert (later["labels"], later["broken_after"]) == (340, before["broken_after"])
+    for one, two in zip(later["intervals"], expected.intervals, strict=True):
+        assert one["wealth"] == pytest.approx(two.wealth)
+
+
+def test_the_command_sees_an_alarm_of_answers_that_are_deleted(client, tmp_path):
+    serve_and_label(client, answers(10_000, 300, seed=1, loss=0.35))
+    headline = look(client)[0]["parts"][0]["headline"]
+    store = client.app.state.service.store
+    store.delete([row["id"] for row in store.rows()]).result()
+    url = f"sqlite:///{tmp_path / 'served.db'}"
+    code, out, _ = run("watch", str(tmp_path / "subjects"), "--store", url, "--name", "m")
+    assert code == 3
+    assert headline in " ".join(out.split())
+
+
+def test_deleting_answers_raises_no_alarm(client):
+    """Without the correct answers about law the others would look as if the promise were broken."""
+    rows = answers(10_000, 300, seed=1)
+    serve_and_label(client, rows)
+    (before,) = look(client)[0]["parts"]
+    assert not before["is_alarm"]
+    store = client.app.state.service.store
+    correct = [row["id"] for row in store.rows(labelled=True) if row["group"] == "law" and row["label"] == 1]
+    kept = [row for row in rows if row["subject"] != "law" or not row["correct"]]
+    assert watch(client.app.state.service.models.served["m"].model, kept).is_alarm
+    for id_ in correct:
+        assert client.delete(f"/v1/answers/{id_}").status_code == 200
+    client.app.state.watches._bets.clear()
+    (after,) = look(client)[0]["parts"]
+    assert {**after, "signals": None} == {**before, "signals": None}
+    # Of a deleted answer the bet keeps no id, and whoever has the id can no longer change its label.
+    with store._engine.connect() as connection:
+        nameless = connection.execute(sa.text("SELECT count(*) FROM qacal_bets WHERE answer IS NULL")).scalar()
+    assert nameless == len(correct)
+    label = {"id": correct[0], "correct": 0, "source": "audit", "probability": 0.1}
+    (refused,) = client.post("/v1/feedback", json={"items": [label]}).json()["results"]
+    assert refused["error"]["code"] == "unknown_id"
+
+
+def test_a_corrected_label_keeps_its_place(client, by_subject):
+    rows = answers(10_000, 100, seed=1)
+    serve_and_label(client, rows)
+    store = client.app.state.service.store
+    first = next(iter(store.bets("m", look(client)[0]["version"])))
+    label = {"id": first["answer"], "correct": 1 - first["label"], "source": "audit", "probability": 0.1}
+    client.post("/v1/feedback", json={"items": [label]})
+    (part,) = look(client)[0]["parts"]
+    expected = watch(by_subject, [{**rows[0], "correct": not rows[0]["correct"]}, *rows[1:]])
+    assert part["labels"] == 100
+    for one, two in zip(part["intervals"], expected.intervals, strict=True):
+        assert one["wealth"] == pytest.approx(two.wealth)
 
 
 def test_a_chance_that_is_almost_0_is_refused(client):
     (found,) = calibrate(client, [{"id": 1, "subject": "law", "confidence": 0.9}])
     label = {"id": found["id"], "correct": 1, "source": "audit", "probability": 1e-300}
-    assert client.post("/v1/feedback", json={"items": [label]}).status_code == 422
+    (result,) = client.post("/v1/feedback", json={"items": [label]}).json()["results"]
+    assert "probability" in result["error"]["message"]
 
 
 def test_draws_of_the_store_are_not_thinned(client):
@@ -269,10 +348,12 @@ def test_without_a_store_there_is_no_watch(folder, tmp_path):
 
 
 def test_answers_of_an_earlier_schema_are_counted(client):
-    serve_and_label(client, answers(10_000, 5, seed=1))
+    found = calibrate(client, [{name: row[name] for name in NAMES} for row in answers(10_000, 5, seed=1)])
+    client.app.state.service.store.label([]).result()
     with client.app.state.service.store._engine.begin() as connection:
         connection.execute(sa.text("UPDATE qacal_answers SET cells = NULL"))
-    client.app.state.watches._bets.clear()
+    labels = [{"id": one["id"], "correct": 1, "source": "audit", "probability": 0.1} for one in found]
+    client.post("/v1/feedback", json={"items": labels})
     (model,) = look(client)
     assert model["without_cells"] == 5
     assert model["parts"][0]["labels"] == 0

@@ -57,7 +57,10 @@ class Stub:
         self.headers.append(dict(request.headers))
         if self.refuses:
             return JSONResponse({"error": {"message": "refused"}}, 422)
-        last = asked["messages"][-1]["content"]
+        try:
+            last = asked["messages"][-1]["content"]
+        except (KeyError, IndexError, TypeError):
+            return JSONResponse({"error": {"message": "messages have no content"}}, 400)
         is_second = isinstance(last, str) and last.startswith((SECOND, TRUE_OR_FALSE))
         if self.fault is not None and is_second == self.fault.startswith("second "):
             response = await self._faulty(request, self.fault.removeprefix("second "), asked)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from qacal.service.settings import Settings
 
 _KEY, _UPSTREAM_KEY = "QACAL_API_KEY", "QACAL_UPSTREAM_KEY"
+# Requests in work have so long to finish when the service is stopped.
+_STOP_SECONDS = 20
 
 
 def run(
@@ -235,6 +237,15 @@ def _serve(settings: Settings, sockets: list[socket]) -> None:
     options.note(f"http://{address}:{settings.port}, store: {store}{behind}")
     # Its log of requests has paths, which callers choose; the guard of the service logs routes instead.
     config = uvicorn.Config(
-        app, access_log=False, log_level="warning", timeout_keep_alive=75, server_header=False, ws="none"
+        app,
+        access_log=False,
+        log_level="warning",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=_STOP_SECONDS,
+        server_header=False,
+        ws="none",
     )
-    uvicorn.Server(config).run(sockets=sockets)
+    try:
+        uvicorn.Server(config).run(sockets=sockets)
+    finally:  # a second Ctrl-C ends uvicorn without telling the application
+        service.close()

@@ -111,14 +111,14 @@ def _of_store(
 
     from qacal.model.signals import upstream_signal
     from qacal.service.learning import name_in, opened
-    from qacal.service.watch import LABELLED, LATEST, SERVED, bets, signals_of
+    from qacal.service.watch import LATEST, SERVED, bets, signals_of
     from qacal.storage import version_of
 
     version, notes = version_of(model), []
     with opened(store) as rows:
         served, after = name_in(rows, model, name), options.seconds(since)
-        labelled = rows.rows(model=served, version=version, since=after, columns=LABELLED, labelled=True)
-        found = bets(loaded, labelled, alpha)
+        volunteered = rows.volunteered(served, version, after)
+        found = bets(loaded, rows.bets(served, version, after), volunteered, alpha)
         latest = [*rows.rows(model=served, version=version, columns=SERVED, latest=LATEST)]
     upstream = upstream_signal([row["upstream_model"] for row in latest])
     if upstream is not None:

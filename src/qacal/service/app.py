@@ -13,17 +13,19 @@ from uuid import uuid4
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, StrictBool
+from pydantic import BaseModel, Field, StrictBool, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from qacal import __version__
 from qacal.errors import InputError
 from qacal.service import decisions, guardrail, pages, proxy, watch
+from qacal.service.audits import Label, UnknownAnswerError, require_id
+from qacal.service.database import StoreError
 from qacal.service.guard import Guard, RefusedError
 from qacal.service.served import Models, Served, Watcher, Worker
 from qacal.service.settings import NO_STORE, Settings
-from qacal.service.store import Label, Store, StoreError, UnknownAnswerError, require_id, row_of
+from qacal.service.store import Store, row_of
 from qacal.service.telemetry import Telemetry
 from qacal.service.upstream import Upstream, UpstreamError
 
@@ -31,6 +33,9 @@ _DESCRIPTION = """Turns the confidence that an LLM states into the probability t
 
 A record has a `question`, an `answer`, a `confidence` from 0 to 1, and the further columns that the model reads."""
 
+
+# A database that takes longer to write is not ready.
+_CHECK_SECONDS = 3.0
 
 _PROBLEM = {
     "description": "What is wrong, and what to do",
@@ -93,7 +98,14 @@ class LabelOf(BaseModel):
 class Labels(BaseModel):
     """Labels of served answers."""
 
-    items: list[LabelOf] = Field(min_length=1)
+    items: list[Any] = Field(
+        min_length=1,
+        description="Labels: the `id` of a result, and `correct`: true or 1, false or 0, or a number in between. "
+        "`source` is `audit` if answers were drawn at random for labelling (only these certify), else `volunteered`, "
+        "which is the default. The `probability` with which an audit drew the answer may be left out if "
+        "qacal label-next --store drew it.",
+        examples=[[{"id": "0123456789abcdef0123456789abcdef", "correct": True}]],
+    )
 
 
 class Service:
@@ -169,14 +181,18 @@ class Service:
         valid: list[tuple[int, Label]] = []
         for place, item in enumerate(labels.items):
             try:
-                valid.append((place, Label(item.id, float(item.correct), item.source, item.probability)))
+                read = LabelOf.model_validate(item)
+                valid.append((place, Label(read.id, float(read.correct), read.source, read.probability)))
+            except ValidationError as error:
+                results[place] = _invalid_label(item, error)
             except InputError as error:
-                results[place] = _label_error(item.id, error)
+                results[place] = _label_error(read.id, error)
         outcomes = await asyncio.wrap_future(store.label([label for _, label in valid])) if valid else []
         for (place, label), problem in zip(valid, outcomes, strict=True):
             results[place] = {"id": label.id, "stored": True} if problem is None else _label_error(label.id, problem)
         for item, result in zip(labels.items, results, strict=True):
-            self.telemetry.labels.labels(item.source, "error" if "error" in result else "stored").inc()
+            source = "audit" if isinstance(item, dict) and item.get("source") == "audit" else "volunteered"
+            self.telemetry.labels.labels(source, "error" if "error" in result else "stored").inc()
         return results
 
     def required_upstream(self) -> Upstream:
@@ -247,10 +263,8 @@ def _handle_errors(app: FastAPI) -> None:
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
-        where, problem = first["loc"][1:], first["msg"]
-        if "correct" in where:  # of the possible types, each has a complaint of its own
-            where, problem = where[: where.index("correct") + 1], "label it 0 or 1"
-        return JSONResponse(_error("invalid_request", f"{'.'.join(map(str, where)) or 'the body'}: {problem}."), 422)
+        where, problem = ".".join(map(str, first["loc"][1:])), first["msg"]
+        return JSONResponse(_error("invalid_request", f"{where or 'the body'}: {problem}."), 422)
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -286,7 +300,11 @@ def _add_routes(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/feedback", summary="Send labels", responses=_described("results", "What became of each label"))
     async def feedback(labels: Labels) -> Response:
-        """Store labels of served answers. A label is on disk when the reply says that it is stored."""
+        """Store labels of served answers, and return a result for each, in their order.
+
+        A label is on disk when its result says that it is stored. One that is refused has an `error` instead; others
+        are not affected.
+        """
         require_few(labels.items)
         return _json({"results": await service.label(labels)})
 
@@ -317,15 +335,16 @@ def _add_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz", summary="Whether requests are answered")
     async def readyz() -> Response:
-        """Return the state of the store, too; answers are given without it."""
-        state = "none"
+        """Return whether the store can be written, too, and how many answers it lost; answers are given without it."""
+        state, lost = "none", 0
         if service.store is not None:
             try:
-                await asyncio.to_thread(service.store.check)
+                await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(service.store.check())), _CHECK_SECONDS)
                 state = "ok"
-            except StoreError:
+            except (StoreError, TimeoutError):
                 state = "failed"
-        return _json({"status": "ok", "store": state, "models": [*service.models.served]})
+            lost = service.store.counts.lost
+        return _json({"status": "ok", "store": state, "lost": lost, "models": [*service.models.served]})
 
     @app.get("/metrics", summary="Numbers for Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Response:
@@ -390,6 +409,16 @@ def _for_callers(message: str) -> str:
 
 def _error(code: str, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message}}
+
+
+def _invalid_label(item: Any, error: ValidationError) -> dict[str, Any]:
+    """Return what is wrong with an item that is no label; the first problem alone."""
+    id_ = item.get("id") if isinstance(item, dict) else None
+    first = error.errors(include_input=False, include_url=False)[0]
+    where = str(first["loc"][0]) if first["loc"] else "the item"
+    # Of the possible types of `correct`, each has a complaint of its own.
+    problem = "correct is not 0 or 1, nor a number in between." if where == "correct" else f"{where}: {first['msg']}."
+    return {"id": id_ if isinstance(id_, str) else None, **_error("invalid_label", problem)}
 
 
 def _label_error(id_: str, error: InputError) -> dict[str, Any]:

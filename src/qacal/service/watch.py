@@ -1,8 +1,9 @@
 """The watch of a service: whether the intervals of the served versions hold for the answers that audits labelled.
 
 The store has what a bet needs: the label, the calibrated probability and the cells of each answer, so it needs no text.
-Labels of audits are bet on in the order of their times. Volunteered labels are counted and raise no alarm: people
-complain about wrong answers more often than they praise right ones.
+Labels of audits are bet on in the order in which they came, and stay when their answers are deleted: all looks at a
+version are looks at one sequence of bets. Volunteered labels are counted and raise no alarm: people complain about
+wrong answers more often than they praise right ones.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from qacal.model.broken import Labelled, has_intervals
 from qacal.model.model import QACalibrator
 from qacal.model.signals import Signal, signals, unreadable_signal, upstream_signal
 from qacal.model.watching import Watch, equal_chances, watched
-from qacal.tally.ids import id_hashes
 
 if TYPE_CHECKING:
     from qacal.service.app import Service
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 _SECONDS = 5.0
 # Signals are about so many answers, the last ones.
 LATEST = 5000
-LABELLED = (
-    *("id", "own_id", "label", "label_source", "label_probability", "label_time", "drawn_time", "calibrated"),
-    *("source", "cells"),
-)
 SERVED = ("group", "confidence", "unlike", "cells", "upstream_model")
 
 
@@ -53,19 +49,25 @@ class Watches:
     def __init__(self, service: Service, seconds: float = _SECONDS) -> None:
         self.seconds = seconds
         self._service = service
-        self._lock = asyncio.Lock()
+        self._looking: asyncio.Task[dict[str, Any]] | None = None
         self._until = 0.0
-        self._found: dict[str, Any] = {}
         # By model: its version and labels, and what they say. Bets are made again only if there are new labels.
         self._bets: dict[str, tuple[Any, dict[str, Any]]] = {}
 
     async def found(self) -> dict[str, Any]:
-        """Return what the watches say; the store is read, and bets are made, in a thread."""
-        async with self._lock:
-            if time.monotonic() >= self._until:
-                self._found = await asyncio.to_thread(self._look)
-                self._until = time.monotonic() + self.seconds
-            return self._found
+        """Return what the watches say; the store is read, and bets are made, in a thread.
+
+        All who ask meanwhile wait for the same look: a database that hangs takes one thread, and not all of them.
+        """
+        if self._looking is None or (self._looking.done() and time.monotonic() >= self._until):
+            self._looking = asyncio.create_task(self._looked())
+        return await asyncio.shield(self._looking)
+
+    async def _looked(self) -> dict[str, Any]:
+        self._until = 0.0
+        found = await asyncio.to_thread(self._look)
+        self._until = time.monotonic() + self.seconds
+        return found
 
     def _look(self) -> dict[str, Any]:
         served = self._service.models.served
@@ -73,10 +75,11 @@ class Watches:
 
     def _of_model(self, served: Served) -> dict[str, Any]:
         store = self._service.required_store()
-        state = (served.version, store.labels_of(served.name, served.version))
+        volunteered = store.volunteered(served.name, served.version)
+        state = (served.version, volunteered, store.bets_made(served.name, served.version))
         if self._bets.get(served.name, (None,))[0] != state:
-            rows = store.rows(model=served.name, version=served.version, columns=LABELLED, labelled=True)
-            self._bets[served.name] = state, _bets(served, rows, self._service.settings.watch_alpha)
+            rows = store.bets(served.name, served.version)
+            self._bets[served.name] = state, _bets(served, rows, volunteered, self._service.settings.watch_alpha)
         latest = [*store.rows(model=served.name, version=served.version, columns=SERVED, latest=LATEST)]
         found = self._bets[served.name][1]
         parts = [
@@ -117,31 +120,31 @@ class Bets:
     parts: dict[Any, tuple[Watch, list[float]] | InputError]
 
 
-def bets(model: BaseModel, rows: Iterable[dict[str, Any]], alpha: float) -> Bets:
+def bets(
+    model: BaseModel, rows: Iterable[dict[str, Any]], volunteered: Iterable[tuple[str | None, int]], alpha: float
+) -> Bets:
     """Bet on the labels of a version.
 
-    rows : its labelled answers in the order of their labels, with the columns :data:`LABELLED`.
+    rows, volunteered : its labels, as :meth:`qacal.service.store.Store.bets` and `volunteered` return them.
     """
     audits: dict[Any, list[dict[str, Any]]] = {}
-    volunteered: Counter[Any] = Counter()
     without_cells = 0
     for row in rows:
-        value, *cells = [None] if row["cells"] is None else json.loads(row["cells"])
-        if row["label_source"] != "audit":
-            volunteered[value] += 1
-        elif row["cells"] is None:
+        if row["cells"] is None:
             without_cells += 1
         else:
+            value, *cells = json.loads(row["cells"])
             audits.setdefault(value, []).append({**row, "cells": cells})
-    parts = {
-        value: _part(one, audits.get(value, []), volunteered[value], alpha) for value, one in model._models.items()
-    }
-    return Bets(volunteered.total(), without_cells, parts)
+    others: Counter[Any] = Counter()
+    for about, count in volunteered:
+        others[None if about is None else json.loads(about)[0]] += count
+    parts = {value: _part(one, audits.get(value, []), others[value], alpha) for value, one in model._models.items()}
+    return Bets(others.total(), without_cells, parts)
 
 
-def _bets(served: Served, rows: Iterable[dict[str, Any]], alpha: float) -> dict[str, Any]:
+def _bets(served: Served, rows: Iterable[dict[str, Any]], volunteered: Any, alpha: float) -> dict[str, Any]:
     """Return what the labels of a version say about the intervals of each of its models, as JSON."""
-    found = bets(served.model, rows, alpha)
+    found = bets(served.model, rows, volunteered, alpha)
     return {
         "volunteered": found.volunteered,
         "without_cells": found.without_cells,
@@ -159,12 +162,10 @@ def _part(
         return InputError(
             f"this model has no intervals ({type(model.calibrator_).__name__}), so nothing can be broken."
         )
-    # Answers with one id are a document; an answer without an id is by itself.
-    keys = [row["id"] if row["own_id"] is None else str(row["own_id"]) for row in rows]
-    ids = id_hashes(keys, len(rows)) if rows else np.empty(0, dtype=np.uint64)
+    ids = np.array([int(row["document"], 16) for row in rows], dtype=np.uint64)
     # Within a draw of the store all answers have the same chance, so only other audits are thinned.
-    has_chance = np.array([not _is_drawn(row) for row in rows], dtype=bool)
-    chance = np.array([row["label_probability"] for row in rows], dtype=np.float64)
+    chance = np.array([row["chance"] for row in rows], dtype=np.float64)
+    has_chance = np.array([row["chance"] is not None for row in rows], dtype=bool)
     kept, is_rare, _ = equal_chances(chance, has_chance, ids, "")
     levels = len(np.unique(_cells(model).lineage.depth))
     labelled = Labelled(
@@ -182,11 +183,6 @@ def _part(
     rare = int(np.count_nonzero(is_rare))
     thinned = int(np.count_nonzero(~kept)) - rare
     return replace(found, thinned=thinned, rare=rare, volunteered=volunteered), times
-
-
-def _is_drawn(row: dict[str, Any]) -> bool:
-    """Return whether the store had drawn an answer when its label came; a later draw changes nothing."""
-    return row["drawn_time"] is not None and row["drawn_time"] <= row["label_time"]
 
 
 def _cells(model: QACalibrator) -> Any:

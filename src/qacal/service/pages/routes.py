@@ -27,8 +27,8 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from qacal import __version__
 from qacal.errors import InputError, QacalError
 from qacal.metrics.words import percent
+from qacal.service.database import StoreError
 from qacal.service.guard import RefusedError, is_key
-from qacal.service.store import StoreError
 from qacal.service.upstream import UpstreamError
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 COOKIE = "qacal"
 _SECONDS = 12 * 3600
+# The page does not wait longer for the watch.
+_WATCH_SECONDS = 3.0
 _FOLDER = Path(__file__).parent / "templates"
 _NOT_HERE = "This form came from another site, or through a proxy that does not pass on the header Host."
 
@@ -136,9 +138,13 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
             except InputError as error:
                 problem = str(error)
         try:
-            watch, watch_problem = (None if service.store is None else await watches.found()), ""
+            watch, watch_problem = None, ""
+            if service.store is not None:
+                watch = await asyncio.wait_for(watches.found(), _WATCH_SECONDS)
         except StoreError as error:
-            watch, watch_problem = None, str(error)
+            watch_problem = str(error)
+        except TimeoutError:
+            watch_problem = "the database does not answer."
         rendered = await asyncio.to_thread(_rendered, one, [*models.values()], form, answer)
         return _html(
             "page.html",
@@ -146,7 +152,7 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
             **rendered,
             problem=problem,
             labelled=labelled,
-            has_store=service.store is not None,
+            store=service.store,
             has_upstream=app.state.proxy is not None,
             has_key=settings.api_key is not None,
             watched=_watch_of(watch, one),
@@ -212,14 +218,12 @@ async def _replied(proxy: Proxy | None, form: dict[str, str]) -> dict[str, Any]:
 
 async def _label(service: Service, form: dict[str, str]) -> str:
     """Store the label of an answer that the page showed, and return what became of it."""
-    from qacal.service.app import LabelOf, Labels
+    from qacal.service.app import Labels
 
     try:
-        label = LabelOf(
-            id=form.get("id", "")[:100], correct=float(form["correct"] == "yes"), source="volunteered", probability=None
-        )
+        label = {"id": form.get("id", ""), "correct": form["correct"] == "yes"}
         (result,) = await service.label(Labels(items=[label]))
-    except (QacalError, ValueError) as error:
+    except QacalError as error:
         return f"The label was not stored: {error}"
     return "Thank you: the label is stored." if "error" not in result else result["error"]["message"]
 
