@@ -59,7 +59,7 @@ def labelled_answers(
     rows = list(store.rows(labelled=True, model=name, since=since))
     lacking = {row["own_id"] for row in rows if row["record"] is None and row["own_id"] is not None}
     found = {} if texts is None else _records_in(texts, model, {str(id_) for id_ in lacking})
-    llms = {llm for one in model._models.values() for llm in one.origins_.get("model", ())}
+    llms = model._fitted_on("model")
     out, audits, others = [], 0, 0
     for row in rows:
         is_audit = row["label_source"] == "audit"

@@ -46,7 +46,7 @@ class Served:
     @property
     def llms(self) -> set[Any]:
         """The LLMs whose answers it was fitted on, as the column `model` names them."""
-        return {llm for model in self.model._models.values() for llm in model.origins_.get("model", ())}
+        return self.model._fitted_on("model")
 
     @cached_property
     def _columns(self) -> frozenset[str]:
@@ -103,6 +103,11 @@ class Models:
         self._failed: dict[str, object] = {}
         self.reloads = self.failures = 0
         self.served: Mapping[str, Served] = {name: self._load(name, path) for name, path in paths.items()}
+
+    @property
+    def llms(self) -> set[Any]:
+        """The LLMs whose answers any of them was fitted on."""
+        return {llm for served in self.served.values() for llm in served.llms}
 
     def choose(self, name: str | None, record: dict[str, Any]) -> tuple[Served, dict[str, Any]]:
         """Return the model for a record, and the record as the model reads it.
