@@ -25,6 +25,7 @@ class Answers:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._planners: WeakKeyDictionary[Served, Planner] = WeakKeyDictionary()
+        self._first = Planner(service.settings.confidence_from, None)
 
     def plan(self, request: dict[str, Any], name: str | None = None) -> Plan | None:
         """Return how to find the confidence of a completion; None unless it is one text that answers a text.
@@ -33,6 +34,8 @@ class Answers:
         """
         if not is_plain(request):
             return None
+        if not self._service.models.served:
+            return self._first.plan(request)
         try:
             served, _ = self._service.models.choose(name, {"model": request.get("model")})
         except InputError as error:

@@ -201,7 +201,8 @@ class Decisions:
                 said = {"raw_confidence": given.probability, "confidence_source": source, "question_kind": kind}
                 origins = (("confidence_source", source), ("model", llm))
                 doubts = [doubt_of(self._service, column, value, result) for column, value in origins]
-                found.append((given, {**result, **said, **warned(*doubts)}))
+                is_calibrated = result["calibrated"] is not None
+                found.append((given if is_calibrated else None, {**result, **said, **warned(*doubts)}))
         return found
 
 

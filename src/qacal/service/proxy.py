@@ -55,7 +55,9 @@ class Proxy:
         )
         headers = dict(answered.headers)
         if evidence["calibrated"] is not None:
-            headers |= {CONFIDENCE: f"{evidence['calibrated']:.6g}", ID: evidence["id"]}
+            headers[CONFIDENCE] = f"{evidence['calibrated']:.6g}"
+        if "id" in evidence:
+            headers[ID] = evidence["id"]
         return _json(annotated(answered.body, evidence, content, hides_logprobs=plan.adds_logprobs), headers)
 
     @asynccontextmanager
