@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from json import loads
 from pathlib import Path
 from shlex import quote
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from qacal.calibrators.base import Calibrator
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import ModelSet
+    from qacal.model.pipeline import Progress
+    from qacal.records.reading import Reading
 
 # A larger set of models is printed as a table with a line for each model.
 _MODELS_IN_FULL = 3
@@ -37,8 +40,8 @@ _CALIBRATORS = {
 
 
 def run(
-    file: options.Rows,
     output: Annotated[str, typer.Option("--output", "-o", metavar="MODEL", help="Folder for the model.")],
+    file: options.RowsOrStore = None,
     embedder: Annotated[
         str, typer.Option(help="static (fast), minilm (better, slower), onnx:DIR, hf:ID, or column:NAME.")
     ] = "static",
@@ -132,6 +135,9 @@ def run(
     allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="One model for all LLMs in the file.")] = False,
     examples: Annotated[int, typer.Option(help="Number of example rows to store for each group.")] = 3,
     seed: Annotated[int, typer.Option(help="Random seed of the split.")] = 0,
+    store: options.StoreOrFile = None,
+    name: options.ServedName = None,
+    since: options.Since = None,
     json: options.Json = False,
     column: options.Columns = None,
     percent: options.Percent = False,
@@ -154,6 +160,12 @@ def run(
         qacal fit answers.parquet -o model --tune log-loss
         qacal fit answers_of_many_llms.jsonl -o models --by model
         qacal fit judged.parquet -o model --certify labelled_by_people.parquet
+
+    With --store, the rows are answers that qacal serve --collect stored and that have a label of an audit (qacal
+    label-next --store). A running service loads the model when it is saved.
+
+    \b
+        qacal fit --store sqlite:///qacal-served.db -o model
     """
     from qacal.model.defaults import default_pipeline
     from qacal.model.fitting import FitInputs
@@ -161,11 +173,14 @@ def run(
     from qacal.model.model_set import fit_set
     from qacal.model.summary import described
 
+    options.require_one_source(file, store, name, since)
+    if store is not None and (column or percent or expression or skip_bad_rows):
+        raise typer.BadParameter("--column, --percent, --expression and --skip-bad-rows are about a file of rows.")
     options.require_apart(file, output, skip_bad_rows, certify, group_rows)
     options.require_folder(output)
-    for name, value in (("--alpha", alpha), ("--within", within), ("--train-share", train_share)):
+    for option, value in (("--alpha", alpha), ("--within", within), ("--train-share", train_share)):
         if value is not None and not 0 < value < 1:
-            raise typer.BadParameter(f"{name} is {value:g}; expected a number between 0 and 1.")
+            raise typer.BadParameter(f"{option} is {value:g}; expected a number between 0 and 1.")
     if partition is not None:
         options.require_partition(partition)
     if certify is not None and (by is not None or train_share is not None):
@@ -203,7 +218,12 @@ def run(
     if not continuous:
         # The default calibrator, so that --alpha can be set on it.
         model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties, within, bands))
-    with options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression) as (rows, reading, progress):
+    given = (
+        options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression)
+        if file is not None
+        else _stored_rows(str(store), output, name, options.seconds(since))
+    )
+    with given as (rows, reading, progress):
         if by is None:
             inputs = FitInputs(rows, reading, group_rows, certify, allow_mixed, judge_column=judge_column)
             fit: QACalibrator | ModelSet = model._fit_inputs(inputs, progress)
@@ -213,7 +233,8 @@ def run(
             )
         lost_threshold = _has_threshold(output)
         fit.save(output)
-    for line in _equal_labels(fit, [file] if certify is None else [file, certify]):
+    origin = file or "the store"
+    for line in _equal_labels(fit, [origin] if certify is None else [origin, certify]):
         options.note(line)
     if json:
         content = {str(value): _to_dict(one) for value, one in fit._models.items()}
@@ -226,7 +247,27 @@ def run(
             options.show(title + described(one, is_certified_apart=certify is not None))
     if lost_threshold:
         options.note("The replaced model had a threshold; this one has none (qacal threshold).")
-    _print_next(file, output, by, used=(certify, group_rows), skips=skip_bad_rows is not None)
+    if file is None:
+        options.note(f"Saved to {output}. A running qacal serve {quote(output)} --collect loads it.")
+    else:
+        _print_next(file, output, by, used=(certify, group_rows), skips=skip_bad_rows is not None)
+
+
+@contextmanager
+def _stored_rows(
+    store: str, output: str, name: str | None, since: float | None
+) -> Iterator[tuple[Any, Reading, Progress | None]]:
+    """Yield the labelled rows of a store, how to read them, and a callback for progress."""
+    from qacal.records.reading import Reading
+    from qacal.records.table import as_table
+    from qacal.service.learning import first_sample, name_in, opened
+
+    with opened(store) as answers:
+        rows, notes = first_sample(answers, name_in(answers, output, name), since)
+    for note in notes:
+        options.note(note)
+    with options.progress() as progress:
+        yield as_table(rows, "the store"), Reading(), progress
 
 
 def _calibrator(name: str) -> Calibrator:

@@ -52,6 +52,13 @@ def run(
     store_text: Annotated[
         bool, typer.Option("--store-text", help="Also store the records, with question and answer.")
     ] = False,
+    collect: Annotated[
+        bool,
+        typer.Option(
+            "--collect",
+            help="MODEL need not exist yet: store answers, with --store-text, for its first fit (qacal fit --store).",
+        ),
+    ] = False,
     keep_days: Annotated[
         float | None, typer.Option(metavar="DAYS", min=0.0, help="Delete what was served earlier. Default: keep it.")
     ] = None,
@@ -119,6 +126,7 @@ def run(
     \b
         qacal serve model
         qacal serve model --upstream http://127.0.0.1:8080/v1
+        qacal serve model --upstream http://127.0.0.1:8080/v1 --collect --confidence-from second-question
         qacal serve gpt=models/gpt qwen=models/qwen --store postgresql+psycopg://qacal@db/qacal
         QACAL_API_KEY=$(cat key) qacal serve model --host 0.0.0.0
     """
@@ -135,7 +143,8 @@ def run(
             api_key=os.environ.get(api_key_env) or None,
             insecure=insecure,
             store=store,
-            keep_text=store_text,
+            keep_text=store_text or collect,
+            collects=collect,
             keep_days=keep_days,
             embedder=embedder,
             reload_seconds=reload_seconds,
@@ -231,6 +240,10 @@ def _serve(settings: Settings, sockets: list[socket]) -> None:
             any_prompt = "prompt" in settings.allow_other_source
             for warning in Planner(settings.confidence_from, served.model, any_prompt=any_prompt).warnings:
                 options.note(f"Warning: {served.name}: {warning}; see --confidence-from and --allow-other-source.")
+    if not service.models.served:
+        options.note(
+            f"{''.join(settings.models)}: not there yet. Answers are stored for its first fit, with their texts."
+        )
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     store = "none" if service.store is None else make_url(settings.store).render_as_string(hide_password=True)
     behind = "" if service.upstream is None else f", upstream: {service.upstream.shown}"

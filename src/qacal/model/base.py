@@ -43,6 +43,10 @@ class BaseModel(ABC):
     def _models(self) -> Mapping[Any, QACalibrator]:
         """The fitted models by their value of the column `by`; a single one by None."""
 
+    def _fitted_on(self, column: str) -> set[Any]:
+        """Return the values that a column of provenance has in the rows of the fit; "model" names the LLMs."""
+        return {value for part in self._models.values() for value in part.origins_.get(column, ())}
+
     @abstractmethod
     def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
         """Yield each value of the column `by` with its model and its rows; rows without a model are faults."""

@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 
 from qacal import __version__
 from qacal.errors import InputError
+from qacal.parameters import is_number
 from qacal.service import decisions, guardrail, pages, proxy, watch
 from qacal.service.audits import Label, UnknownAnswerError, require_id
 from qacal.service.database import StoreError
@@ -36,6 +37,7 @@ A record has a `question`, an `answer`, a `confidence` from 0 to 1, and the furt
 
 # A database that takes longer to write is not ready.
 _CHECK_SECONDS = 3.0
+NO_MODEL = "there is no model yet; this answer is stored for its first fit"
 
 _PROBLEM = {
     "description": "What is wrong, and what to do",
@@ -113,7 +115,7 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.models = Models(settings.models, settings.embedder)
+        self.models = Models(settings.models, settings.embedder, may_lack=settings.collects)
         self.store = None if settings.store == NO_STORE else Store(settings.store, settings.keep_days)
         self.telemetry = Telemetry(self.models, self.store)
         self.worker = Worker()
@@ -132,6 +134,8 @@ class Service:
 
         upstream_model : the LLM that an upstream says it used, for the store.
         """
+        if not self.models.served:
+            return [self._collected(batch.model, item, upstream_model) for item in batch.items]
         results: list[dict[str, Any]] = [{}] * len(batch.items)
         groups: dict[Served, list[tuple[int, dict[str, Any]]]] = {}
         for place, item in enumerate(batch.items):
@@ -167,6 +171,34 @@ class Service:
                 self.store.record(stored)
         self.telemetry.calibration.observe(time.perf_counter() - began)
         return results
+
+    def _collected(self, name: str | None, record: dict[str, Any], upstream_model: str | None) -> dict[str, Any]:
+        """Store a record for the first fit of the model, and return a result without a calibrated confidence."""
+        (own,) = self.models.paths
+        confidence = record.get("confidence")
+        try:
+            if name not in (None, own):
+                raise InputError(f"there is no model {name!r:.80}; this service has {own}.")
+            self._require_short(record)
+            if not is_number(confidence, 0, 1):
+                raise InputError("confidence is missing, or not a number from 0 to 1.")
+            if not all(isinstance(record.get(column), str) for column in ("question", "answer")):
+                raise InputError("question and answer must be texts.")
+        except InputError as error:
+            self.telemetry.refused(own, record, str(error))
+            return _error("invalid_record", str(error))
+        self.telemetry.answers.labels(own, "collected").inc()
+        missing = dict.fromkeys(("calibrated", "low", "high", "unlike", "decision", "group", "source"))
+        result: dict[str, Any] = {
+            "id": uuid4().hex,
+            "model": own,
+            "model_version": None,
+            "confidence": confidence,
+            **missing,
+        }
+        row = row_of(result["id"], own, "", result, record, own_id=record.get("id"), upstream_model=upstream_model)
+        self.required_store().record([row])
+        return {**result, "reason": NO_MODEL}
 
     async def evidences(
         self, records: list[dict[str, Any]], model: str | None = None, upstream_model: str | None = None

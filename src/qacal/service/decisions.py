@@ -17,10 +17,11 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 from starlette.responses import Response
 
 from qacal.errors import InputError
+from qacal.service.answers import COMPLETIONS, count_unread, doubt_of
 from qacal.service.guard import RefusedError
-from qacal.service.proxy import MODE, other_llm, served_name
+from qacal.service.proxy import MODE
 from qacal.service.upstream import Upstream, UpstreamError, unless_gone
-from qacal.sources.completions import NAME, Read, other_than_fitted, unread, warned
+from qacal.sources.completions import NAME, Read, llm_of, unread, warned
 from qacal.sources.decisions import MOST_CHOICES, Given, answer_of, calibrated_fields, given_in, kind_of, request_for
 from qacal.sources.decisions import text_of as text
 from qacal.sources.elicitation.reply import Reply
@@ -118,7 +119,7 @@ class Decisions:
                 answered = await self._upstream.post("/decisions", asked, caller)
                 return answered.body, answered.headers, "decision"
             except UpstreamError as error:
-                if error.status not in _ABSENT:
+                if error.status_code not in _ABSENT:
                     raise
         body = await self._from_chat(asked, caller)
         if len(self._absent_until) >= _MOST_REMEMBERED:
@@ -141,7 +142,7 @@ class Decisions:
         async def complete(question: dict[str, Any]) -> Any:
             async with slots:
                 sent = request_for(asked["model"], asked["input"], question)
-                return (await self._upstream.post("/chat/completions", sent, caller)).body
+                return (await self._upstream.post(COMPLETIONS, sent, caller)).body
 
         tasks = [asyncio.create_task(complete(question)) for question in asked["questions"]]
         try:
@@ -169,10 +170,7 @@ class Decisions:
         self, asked: dict[str, Any], answers: list[Any], replied: Any, source: str
     ) -> list[tuple[Given | None, dict[str, Any]]]:
         """Return what each answer claims, and the evidence of that."""
-        known = {llm for served in self._service.models.served.values() for llm in served.llms}
-        llm = (
-            replied if asked["model"] not in known and isinstance(replied, str) and replied in known else asked["model"]
-        )
+        llm = llm_of(asked["model"], replied if isinstance(replied, str) else None, self._service.models.llms)
         content = text(asked["input"])
         read = [given_in(answer) for answer in answers]
         kinds = [kind_of(question) for question in asked["questions"]]
@@ -192,7 +190,7 @@ class Decisions:
         found: list[tuple[Given | None, dict[str, Any]]] = []
         for kind, given in zip(kinds, read, strict=True):
             if not isinstance(given, Given):
-                self._service.telemetry.refused(served_name(self._service, llm), {}, "")
+                count_unread(self._service, llm)
                 found.append((None, {**unread(Read("", None, source, given)), "question_kind": kind}))
                 continue
             result = next(results)
@@ -201,15 +199,11 @@ class Decisions:
                 found.append((None, {**unread(failed), "question_kind": kind}))
             else:
                 said = {"raw_confidence": given.probability, "confidence_source": source, "question_kind": kind}
-                doubts = self._other_source(source, result), other_llm(self._service, llm, result)
-                found.append((given, {**result, **said, **warned(*doubts)}))
+                origins = (("confidence_source", source), ("model", llm))
+                doubts = [doubt_of(self._service, column, value, result) for column, value in origins]
+                is_calibrated = result["calibrated"] is not None
+                found.append((given if is_calibrated else None, {**result, **said, **warned(*doubts)}))
         return found
-
-    def _other_source(self, source: str, result: Mapping[str, Any]) -> str | None:
-        """Return the doubt about confidences of another kind than that of the fit, which the operator allowed."""
-        parts = self._service.models.served[result["model"]].model._models.values()
-        fitted = {one for part in parts for one in part.origins_.get("confidence_source", ())}
-        return other_than_fitted("confidences of the source", source, fitted)
 
 
 def _shown(answer: Any, given: Given | None, evidence: dict[str, Any], *, mode: str) -> Any:

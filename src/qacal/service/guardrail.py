@@ -12,21 +12,17 @@ import json
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Literal
-from weakref import WeakKeyDictionary
 
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr
 from starlette.responses import Response
 
-from qacal.errors import InputError
+from qacal.service.answers import Answers, count_unread
 from qacal.service.guard import RefusedError
-from qacal.service.proxy import other_llm
-from qacal.service.served import Served
-from qacal.service.upstream import UpstreamError, unless_gone
-from qacal.sources.completions import NAME, Plan, Planner, Read, rejected, unread
+from qacal.service.upstream import unless_gone
+from qacal.sources.completions import NAME, Read, rejected, unread
 from qacal.sources.elicitation.prompts import PROMPTS
 from qacal.sources.elicitation.reply import Reply
-from qacal.sources.elicitation.reply import Request as Asked
 
 if TYPE_CHECKING:
     from qacal.service.app import Service
@@ -106,8 +102,7 @@ class Guardrail:
     """Finds the evidence of answers, and what to do about them."""
 
     def __init__(self, service: Service) -> None:
-        self._service, self._questions = service, Questions()
-        self._planners: WeakKeyDictionary[Served, Planner] = WeakKeyDictionary()
+        self._service, self._answers, self._questions = service, Answers(service), Questions()
 
     async def check(self, checked: Checked) -> dict[str, Any]:
         """Return what LiteLLM is to do: NONE, BLOCKED, or GUARDRAIL_INTERVENED with other texts."""
@@ -127,53 +122,14 @@ class Guardrail:
     async def _evidence(
         self, text: str, messages: list[dict[str, Any]] | None, llm: str | None, chosen: Parameters
     ) -> dict[str, Any]:
-        try:
-            served, _ = self._service.models.choose(chosen.model, {"model": llm})
-        except InputError as error:
-            return self._unread(Read(text, reason=str(error)), "")
-        if messages is None:
-            return self._unread(Read(text, reason=_UNKNOWN), served.name)
         request = {"model": llm, "messages": messages, "metadata": chosen.metadata}
-        if served not in self._planners:
-            self._planners[served] = Planner(self._service.settings.confidence_from, served.model)
-        plan = self._planners[served].plan(request)
+        plan = self._answers.plan(request, chosen.model)
         if plan is None:
-            return self._unread(Read(text, reason="the question is not one text"), served.name)
-        read = await self._read(plan, Reply(text, model=llm))
-        if read.confidence is None:
-            return self._unread(read, served.name)
-        known = {name for one in self._service.models.served.values() for name in one.llms}
-        record = plan.record(read, llm, known)
-        if chosen.model is not None:  # the operator says that this model is the one for this LLM, whatever its name
-            record.pop("model", None)
-        (result,) = await self._service.evidences([record], chosen.model)
-        return plan.evidence(read, result, other_llm(self._service, record.get("model"), result))
-
-    async def _read(self, plan: Plan, reply: Reply) -> Read:
-        reading = plan.reading(reply)
-        try:
-            asked = next(reading)
-            while True:
-                asked = reading.send(await self._second(asked))
-        except StopIteration as end:
-            read: Read = end.value
-            return read
-
-    async def _second(self, asked: Asked) -> Reply | None:
-        """Return the reply to a second question; None if there is none."""
-        if self._service.upstream is None:
-            return None
-        try:
-            # Without the headers of LiteLLM: its key is for this service.
-            seconds = self._service.settings.max_seconds
-            answered = await self._service.upstream.post("/chat/completions", asked, {}, seconds)
-            return Reply.from_body(answered.body)
-        except (UpstreamError, RefusedError, InputError):
-            return None
-
-    def _unread(self, read: Read, name: str) -> dict[str, Any]:
-        self._service.telemetry.refused(name, {}, "")
-        return unread(read)
+            count_unread(self._service, llm, chosen.model)
+            return unread(Read(text, reason=_UNKNOWN if messages is None else "the question is not one text"))
+        # Without the headers of LiteLLM: its key is for this service.
+        evidence, _ = await self._answers.found(plan, Reply(text, model=llm), {}, name=chosen.model)
+        return evidence
 
 
 def _action(mode: str, texts: list[str], found: list[dict[str, Any]]) -> dict[str, Any]:

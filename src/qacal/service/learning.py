@@ -14,7 +14,7 @@ import numpy as np
 from qacal.errors import InputError, counted, some_of
 from qacal.model.base import BaseModel
 from qacal.model.labelling import draw, strata_of
-from qacal.model.refitting import LabelledAnswer
+from qacal.model.refitting import LabelledAnswer, thinned
 from qacal.records.reading import as_source
 from qacal.service.store import Store
 from qacal.tally.ids import id_hashes
@@ -43,7 +43,7 @@ def name_in(store: Store, model: str, name: str | None) -> str:
 def labelled_answers(
     store: Store,
     name: str,
-    model: BaseModel,
+    model: BaseModel | None,
     *,
     since: float | None = None,
     texts: str | None = None,
@@ -54,12 +54,13 @@ def labelled_answers(
 
     Answers of all versions count: what was asked and answered does not depend on the version.
 
+    model : None before the first fit.
     texts : a file with the records by their id, for answers that the store has no texts of.
     """
     rows = list(store.rows(labelled=True, model=name, since=since))
     lacking = {row["own_id"] for row in rows if row["record"] is None and row["own_id"] is not None}
-    found = {} if texts is None else _records_in(texts, model, {str(id_) for id_ in lacking})
-    llms = {llm for one in model._models.values() for llm in one.origins_.get("model", ())}
+    found = {} if texts is None or model is None else _records_in(texts, model, {str(id_) for id_ in lacking})
+    llms = set() if model is None else model._fitted_on("model")
     out, audits, others = [], 0, 0
     for row in rows:
         is_audit = row["label_source"] == "audit"
@@ -68,6 +69,7 @@ def labelled_answers(
             audits, others = audits + is_audit, others + (not is_audit)
             continue
         record = {**record, "confidence": row["confidence"], "correct": row["label"]}
+        record.pop("response_id", None)  # no two answers have the same
         if record.get("model") == name and name not in llms:
             del record["model"]  # it chose the served model, and is no LLM
         chance = row["label_probability"] if row["drawn_time"] is None else row["drawn_probability"]
@@ -80,6 +82,34 @@ def labelled_answers(
             "To use later answers only: --since."
         )
     return out, others
+
+
+def first_sample(store: Store, name: str, since: float | None = None) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the labelled records for the first fit of a model, and what to know about them.
+
+    They are a random sample: volunteered labels are left out, and of answers that were drawn with different chances
+    some are left out at random, so that all had the same one.
+    """
+    labelled, _ = labelled_answers(store, name, None, since=since)
+    audited = [one for one in labelled if one.probability is not None]
+    if not audited:
+        raise InputError(
+            f"no answer of {name!r} has a label of an audit. Draw answers at random (qacal label-next --store), label "
+            "all of them, and send the labels to /v1/feedback."
+        )
+    chance = np.array([one.probability for one in audited], dtype=np.float64)
+    keep = thinned([one.key for one in audited], chance).tolist()
+    sample = [dict(one.record) for one, stays in zip(audited, keep, strict=True) if stays]
+    notes = []
+    if len(audited) < len(labelled):
+        notes.append(
+            f"Volunteered labels are not used: {len(labelled) - len(audited):,}. Nobody knows how they were chosen."
+        )
+    if len(sample) < len(audited):
+        notes.append(f"Labels left out, so that all answers had the same chance: {len(audited) - len(sample):,}.")
+    if unlabelled := store.unlabelled_draws(name, since):
+        notes.append(f"Answers drawn for labelling without a label: {unlabelled:,}. Label all that was drawn.")
+    return sample, notes
 
 
 def _records_in(path: str, model: BaseModel, ids: set[str]) -> dict[str, dict[str, Any]]:

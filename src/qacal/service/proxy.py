@@ -7,30 +7,19 @@ back as it came, apart from the evidence in it. Requests with tools, images or s
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from qacal.errors import InputError
+from qacal.service.answers import COMPLETIONS, Answers
 from qacal.service.guard import RefusedError
-from qacal.service.served import Served
-from qacal.service.upstream import Upstream, UpstreamError, unless_gone
-from qacal.sources.completions import (
-    Gathered,
-    Plan,
-    Planner,
-    Read,
-    abstention,
-    annotated,
-    is_plain,
-    other_than_fitted,
-    unread,
-)
+from qacal.service.upstream import Upstream, unless_gone
+from qacal.sources.completions import Asking, Gathered, Plan, annotated
 from qacal.sources.completions import without_logprobs as hidden
 from qacal.sources.elicitation.reply import Reply
 from qacal.sources.elicitation.reply import Request as Asked
@@ -39,45 +28,36 @@ if TYPE_CHECKING:
     from qacal.service.app import Service
 
 MODE, CONFIDENCE, ID = (f"x-qa-calibration-{name}" for name in ("mode", "confidence", "id"))
-_PATH = "/chat/completions"
 _MODES = ("annotate", "abstain")
-# An upstream that does not take a field of a request says so with one of these.
-_REFUSALS = (400, 403, 422, 501)
-_MOST_REMEMBERED = 1000
 _DONE = "[DONE]"
 _EVENTS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 class Proxy:
-    """Passes completions on, and finds their confidences."""
+    """Passes completions on, with the evidence of their answers."""
 
     def __init__(self, service: Service, upstream: Upstream) -> None:
-        self._service, self._upstream = service, upstream
-        self._planners: WeakKeyDictionary[Served, Planner] = WeakKeyDictionary()
-        self._without_logprobs: set[str | None] = set()
+        self._upstream, self._answers, self._asking = upstream, Answers(service), Asking()
 
     async def completion(self, request: dict[str, Any], caller: Mapping[str, str], *, abstains: bool) -> Response:
         """Return the reply to a request."""
-        plan = self._plan(request)
+        plan = self._answers.plan(request)
         if plan is None:
-            answered = await self._upstream.post(_PATH, request, caller)
+            answered = await self._upstream.post(COMPLETIONS, request, caller)
             return _json(answered.body, answered.headers)
-        sent = self._sent(plan)
-        try:
-            answered = await self._upstream.post(_PATH, sent, caller)
-        except UpstreamError as error:
-            if not self._may_be_logprobs(plan, sent, error):
-                raise
-            answered = await self._upstream.post(_PATH, plan.sent(with_logprobs=False), caller)
-            self._remember(plan)
+        answered = await self._asking.completion(plan, lambda sent: self._upstream.post(COMPLETIONS, sent, caller))
         try:
             reply = Reply.from_body(answered.body)
         except InputError:
             raise RefusedError(502, "upstream_garbage", "the upstream's answer is not a chat completion.") from None
-        evidence, content = await self._found(plan, reply, answered.body.get("id"), caller, abstains=abstains)
+        evidence, content = await self._answers.found(
+            plan, reply, caller, response_id=answered.body.get("id"), abstains=abstains
+        )
         headers = dict(answered.headers)
         if evidence["calibrated"] is not None:
-            headers |= {CONFIDENCE: f"{evidence['calibrated']:.6g}", ID: evidence["id"]}
+            headers[CONFIDENCE] = f"{evidence['calibrated']:.6g}"
+        if "id" in evidence:
+            headers[ID] = evidence["id"]
         return _json(annotated(answered.body, evidence, content, hides_logprobs=plan.adds_logprobs), headers)
 
     @asynccontextmanager
@@ -85,17 +65,13 @@ class Proxy:
         self, request: dict[str, Any], caller: Mapping[str, str], *, abstains: bool
     ) -> AsyncIterator[tuple[Mapping[str, str], AsyncIterator[str]]]:
         """Open a stream; give the headers for the caller, and the data of each event in turn."""
-        plan = self._plan(request)
-        sent = request if plan is None else self._sent(plan)
+        plan = self._answers.plan(request)
         async with AsyncExitStack() as stack:
-            try:
-                headers, events = await stack.enter_async_context(self._upstream.stream(_PATH, sent, caller))
-            except UpstreamError as error:
-                if plan is None or not self._may_be_logprobs(plan, sent, error):
-                    raise
-                again = self._upstream.stream(_PATH, plan.sent(with_logprobs=False), caller)
-                headers, events = await stack.enter_async_context(again)
-                self._remember(plan)
+
+            def send(sent: Asked) -> Awaitable[tuple[Mapping[str, str], AsyncIterator[str]]]:
+                return stack.enter_async_context(self._upstream.stream(COMPLETIONS, sent, caller))
+
+            headers, events = await (send(request) if plan is None else self._asking.completion(plan, send))
             yield headers, events if plan is None else self._events(plan, events, caller, abstains=abstains)
 
     async def _events(
@@ -125,8 +101,9 @@ class Proxy:
                 continue
             if gathered.chunk is None:
                 break
-            response_id = gathered.chunk.get("id")
-            evidence, content = await self._found(plan, gathered.reply, response_id, caller, abstains=abstains)
+            evidence, content = await self._answers.found(
+                plan, gathered.reply, caller, response_id=gathered.chunk.get("id"), abstains=abstains
+            )
             for part in held if content is None else [json.dumps(gathered.text(content))]:
                 yield part
             ending = gathered.ending(evidence, None if content is not None else chunk)
@@ -136,86 +113,6 @@ class Proxy:
             is_over = True
         if not is_over:
             raise RefusedError(502, "upstream_failed", "the upstream broke off its answer.")
-
-    async def _found(
-        self, plan: Plan, reply: Reply, response_id: Any, caller: Mapping[str, str], *, abstains: bool
-    ) -> tuple[dict[str, Any], str | None]:
-        """Return the evidence of a reply, and the text that takes the place of its content, if one does."""
-        reading = plan.reading(reply)
-        try:
-            asked = next(reading)
-            while True:
-                asked = reading.send(await self._second(asked, caller))
-        except StopIteration as end:
-            read: Read = end.value
-        if read.confidence is None:
-            self._service.telemetry.refused(served_name(self._service, plan.request.get("model")), {}, "")
-            return unread(read), None
-        known = {llm for served in self._service.models.served.values() for llm in served.llms}
-        record = plan.record(read, reply.model, known)
-        if isinstance(response_id, str):
-            record["response_id"] = response_id
-        (result,) = await self._service.evidences([record], upstream_model=reply.model)
-        evidence = plan.evidence(read, result, other_llm(self._service, record.get("model"), result))
-        replacement = abstention(evidence) if abstains else None
-        if replacement is not None:
-            evidence["replaced"] = True
-        return evidence, replacement or (read.answer if plan.one_call else None)
-
-    async def _second(self, asked: Asked, caller: Mapping[str, str]) -> Reply | None:
-        """Return the reply to a second question; None if there is none: the answer is served all the same."""
-        seconds = self._service.settings.max_seconds
-        bare: Asked = {name: asked[name] for name in ("model", "messages", "logprobs", "top_logprobs") if name in asked}
-        for sent in (asked, bare):
-            try:
-                return Reply.from_body((await self._upstream.post(_PATH, sent, caller, seconds)).body)
-            except UpstreamError as error:
-                if error.status not in _REFUSALS:
-                    return None
-            except (RefusedError, InputError):
-                return None
-        return None
-
-    def _plan(self, request: dict[str, Any]) -> Plan | None:
-        """Return how to find the confidence of a completion; None if it goes through untouched."""
-        if not is_plain(request):
-            return None
-        try:
-            served, _ = self._service.models.choose(None, {"model": request.get("model")})
-        except InputError as error:
-            return Plan(request, (), warning=str(error))
-        if served not in self._planners:
-            self._planners[served] = Planner(self._service.settings.confidence_from, served.model)
-        return self._planners[served].plan(request)
-
-    def _sent(self, plan: Plan) -> Asked:
-        return plan.sent(with_logprobs=plan.request.get("model") not in self._without_logprobs)
-
-    @staticmethod
-    def _may_be_logprobs(plan: Plan, sent: Asked, error: UpstreamError) -> bool:
-        """Return whether the upstream may refuse a request for a field that the caller did not send."""
-        return plan.adds_logprobs and "logprobs" in sent and error.status in _REFUSALS
-
-    def _remember(self, plan: Plan) -> None:
-        """Remember that the upstream refuses log-probabilities for this LLM."""
-        if len(self._without_logprobs) < _MOST_REMEMBERED:
-            self._without_logprobs.add(plan.request.get("model"))
-
-
-def served_name(service: Service, llm: Any) -> str:
-    """Return the name of the served model for the answers of an LLM; "" if there is none."""
-    try:
-        return service.models.choose(None, {"model": llm})[0].name
-    except InputError:
-        return ""
-
-
-def other_llm(service: Service, llm: Any, result: Mapping[str, Any]) -> str | None:
-    """Return the doubt about an answer of another LLM than those of the fit, which the operator allowed."""
-    served = service.models.served.get(result.get("model", ""))
-    if served is None or llm == served.name:
-        return None
-    return other_than_fitted("answers of", llm, served.llms)
 
 
 class _Streamed(Response):

@@ -46,7 +46,7 @@ class Served:
     @property
     def llms(self) -> set[Any]:
         """The LLMs whose answers it was fitted on, as the column `model` names them."""
-        return {llm for model in self.model._models.values() for llm in model.origins_.get("model", ())}
+        return self.model._fitted_on("model")
 
     @cached_property
     def _columns(self) -> frozenset[str]:
@@ -95,14 +95,22 @@ class Models:
 
     paths : of the saved models by name.
     embedder : as in :func:`qacal.load`.
+    may_lack : a model that does not exist yet is served when it does.
     """
 
-    def __init__(self, paths: Mapping[str, str], embedder: str | None = None) -> None:
-        self._embedder = embedder
+    def __init__(self, paths: Mapping[str, str], embedder: str | None = None, *, may_lack: bool = False) -> None:
+        self.paths, self._embedder = paths, embedder
         self._lock = Lock()
         self._failed: dict[str, object] = {}
         self.reloads = self.failures = 0
-        self.served: Mapping[str, Served] = {name: self._load(name, path) for name, path in paths.items()}
+        self.served: Mapping[str, Served] = {
+            name: self._load(name, path) for name, path in paths.items() if not may_lack or Path(path).exists()
+        }
+
+    @property
+    def llms(self) -> set[Any]:
+        """The LLMs whose answers any of them was fitted on."""
+        return {llm for served in self.served.values() for llm in served.llms}
 
     def choose(self, name: str | None, record: dict[str, Any]) -> tuple[Served, dict[str, Any]]:
         """Return the model for a record, and the record as the model reads it.
@@ -133,22 +141,23 @@ class Models:
         """Load models whose files have changed, and return them; a version that cannot be loaded leaves the old one."""
         changed = []
         with self._lock:
-            for old in self.served.values():
-                state = _state(old.path)
-                if state in (old.seen, self._failed.get(old.name)):
+            for name, path in self.paths.items():
+                state, old = _state(path), self.served.get(name)
+                if state in (None if old is None else old.seen, self._failed.get(name)):
                     continue
                 try:
-                    new = self._load(old.name, old.path)
+                    new = self._load(name, path)
                 except (QacalError, OSError) as error:
-                    self._failed[old.name] = state
+                    self._failed[name] = state
                     self.failures += 1
-                    _log.error("model %s: the new version was not loaded, the old one stays: %s", old.name, error)
+                    _log.error("model %s: the new version was not loaded, the old one stays: %s", name, error)
                     continue
-                self.served = {**self.served, old.name: new}
-                if new.version != old.version:
+                self.served = {**self.served, name: new}
+                before = "none" if old is None else old.version
+                if new.version != before:
                     self.reloads += 1
                     changed.append(new)
-                    _log.info("model %s: version %s in place of %s", old.name, new.version[:12], old.version[:12])
+                    _log.info("model %s: version %s in place of %s", name, new.version[:12], before[:12])
         return changed
 
     def _load(self, name: str, path: str) -> Served:

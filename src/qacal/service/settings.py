@@ -29,6 +29,7 @@ class Settings:
     store : the URL of the database, or "none".
     keep_text : also store the records, with question and answer.
     keep_days : delete what was served earlier; None keeps it.
+    collects : the model need not exist yet; until it does, answers are stored with their texts for its first fit.
     embedder : as in :func:`qacal.load`.
     reload_seconds : how often to look for new versions of the models; 0 for only on SIGHUP.
     max_body : the largest request in bytes.
@@ -52,6 +53,7 @@ class Settings:
     store: str = "sqlite:///qacal-served.db"
     keep_text: bool = False
     keep_days: float | None = None
+    collects: bool = False
     embedder: str | None = None
     reload_seconds: float = 2.0
     max_body: int = 8 * 2**20
@@ -69,6 +71,15 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.models:
             raise InputError("there is no model to serve; name at least one.")
+        if self.collects and (len(self.models) > 1 or self.store == NO_STORE or not self.keep_text):
+            raise InputError(
+                "answers are collected for one model, and in a store with texts: one MODEL, and a --store."
+            )
+        if self.collects and self.upstream is not None and self.confidence_from is ConfidenceFrom.AUTO:
+            raise InputError(
+                "a first model needs confidences of one kind: choose one by --confidence-from. second-question works "
+                "with every LLM, logprobs and p-true with servers that give log-probabilities."
+            )
         for name in ("max_body", "max_items", "max_text", "max_requests"):
             if not is_whole(getattr(self, name), 1):
                 raise InputError(f"{name} is {shown(getattr(self, name))}; expected a whole number, at least 1.")

@@ -42,10 +42,10 @@ class UpstreamError(Exception):
 
     def __init__(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         super().__init__(f"the upstream answered with status {status}.")
-        self.status, self.body, self.headers = status, body, headers
+        self.status_code, self.body, self.headers = status, body, headers
 
     def response(self) -> Response:
-        return Response(self.body, self.status, headers={**self.headers})
+        return Response(self.body, self.status_code, headers={**self.headers})
 
 
 @dataclass(frozen=True)

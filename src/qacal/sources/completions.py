@@ -1,7 +1,8 @@
 """From a chat completion to its calibrated confidence: what to ask for, how to read it, and where to write it.
 
 Nothing here sends anything: a service passes requests on (`qacal.service.proxy`), and a client of the package `openai`
-can be wrapped (`qacal.sources.openai_client`). Both have a :class:`Planner` for a model and a plan for each request.
+can be wrapped (`qacal.sources.openai_client`). Both have a :class:`Planner` for a model and a plan for each request,
+and say how to send one and how to calibrate a record.
 
 A confidence comes from the probabilities of the answer's tokens, or from a second question about the answer just given,
 or is stated with the answer if the question was put so. These mean different things, so by default it is of the kind
@@ -10,10 +11,10 @@ that the model was fitted on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from qacal.errors import some_of
 from qacal.records.columns import KNOWN, USERS, asked_in, content_of
@@ -27,7 +28,6 @@ from qacal.sources.importers.confidences import STATED, TOKENS
 
 if TYPE_CHECKING:
     from qacal.model.base import BaseModel
-    from qacal.model.model import QACalibrator
 
 NAME = "qa_calibration"
 """The name of the evidence in a completion."""
@@ -39,6 +39,9 @@ _REFUSED = "the LLM declined to answer"
 _KEPT_FIELDS = ("model", "user", "safety_identifier", "reasoning_effort", "service_tier", "chat_template_kwargs")
 # What makes a completion more than one text that answers one text.
 _OTHER_FORMS = ("tools", "functions", "audio", "web_search_options")
+REFUSALS = (400, 403, 422, 501)
+"""What a server that does not take a field of a request answers with."""
+_MOST_REMEMBERED = 1000
 
 
 class ConfidenceFrom(StrEnum):
@@ -75,6 +78,9 @@ class Read:
 
 
 Reading: TypeAlias = Generator[Request, Reply | None, Read]
+Found: TypeAlias = tuple[dict[str, Any], str | None]
+"""The evidence of a completion, and the text that takes the place of its content, if one does."""
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -156,6 +162,37 @@ class Plan:
             reasons.append(f"{why}: {found.why}" if isinstance(found, Malformed) else why)
         return Read(answer, reason="; ".join(reasons) or self.warning, tokens=tokens)
 
+    async def found(
+        self,
+        reply: Reply,
+        known: Collection[Any],
+        ask: Callable[[Request], Awaitable[Reply | None]],
+        calibrate: Callable[[dict[str, Any]], Awaitable[tuple[Mapping[str, Any], str | None]]],
+        *,
+        abstains: bool = False,
+    ) -> Found:
+        """Return the evidence of a reply, and the text that takes the place of its content, if one does.
+
+        known : the LLMs that models were fitted on.
+        ask : sends a second question; returns None if it has no answer, and the first one is served all the same.
+        calibrate : returns the evidence of a record, or an error in place of it, and what is doubtful about it.
+        abstains : replace an answer that the model's threshold rejects.
+        """
+        reading = self.reading(reply)
+        try:
+            asked = next(reading)
+            while True:
+                asked = reading.send(await ask(asked))
+        except StopIteration as end:
+            read: Read = end.value
+        if read.confidence is None:
+            return unread(read), None
+        evidence = self.evidence(read, *await calibrate(self.record(read, reply.model, known)))
+        replacement = abstention(evidence) if abstains else None
+        if replacement is not None:
+            evidence["replaced"] = True
+        return evidence, replacement or (read.answer if self.one_call else None)
+
     def _second(self, prompt: Prompt, answer: str) -> Request:
         stage = prompt.stages[1]
         kept = {name: self.request[name] for name in _KEPT_FIELDS if name in self.request}
@@ -185,8 +222,7 @@ class Plan:
             if name not in KNOWN and isinstance(value, str | int | float)
         }
         record |= {"question": self.question, "answer": read.answer, "confidence": read.confidence}
-        llm = self.request.get("model")
-        llm = replied if llm is None or (llm not in known and replied in known) else llm
+        llm = llm_of(self.request.get("model"), replied, known)
         if llm is not None:
             record["model"] = llm
         if read.tokens is not None:
@@ -204,6 +240,15 @@ class Plan:
             return unread(replace(read, reason=error["message"]))
         said = {"raw_confidence": read.confidence, "confidence_source": read.source}
         return {**result, **said, **warned(self.warning, doubt)}
+
+
+def llm_of(asked: Any, replied: Any, known: Collection[Any]) -> Any:
+    """Return the name of an LLM: the caller's, or the upstream's if it is among the `known` ones and the other is not.
+
+    >>> llm_of("fast", "parrot-1", {"parrot-1"}), llm_of("fast", "owl-2", {"parrot-1"})
+    ('parrot-1', 'fast')
+    """
+    return replied if asked is None or (asked not in known and replied in known) else asked
 
 
 def warned(*doubts: str | None) -> dict[str, str]:
@@ -241,14 +286,15 @@ def unread(read: Read) -> dict[str, Any]:
 class Planner:
     """Plans for a model: which kinds of confidence it was fitted on, and how to ask for one of them.
 
+    model : None if there is none yet.
     any_prompt : whether other prompts than those of the fit are no reason to warn.
     """
 
-    def __init__(self, choice: ConfidenceFrom, model: BaseModel, *, any_prompt: bool = False) -> None:
+    def __init__(self, choice: ConfidenceFrom, model: BaseModel | None, *, any_prompt: bool = False) -> None:
         self._any_prompt = any_prompt
-        self._by_llm = model._by == "model"
-        self._parts = {value: self._of(choice, [part]) for value, part in model._models.items()}
-        self._all = self._of(choice, [*model._models.values()])
+        self._by_llm = model is not None and model._by == "model"
+        self._parts = {} if model is None else {value: self._of(choice, part) for value, part in model._models.items()}
+        self._all = self._of(choice, model)
 
     def plan(self, request: Any) -> Plan | None:
         """Return how to find the confidence of a completion; None unless it is one text that answers a text."""
@@ -262,11 +308,12 @@ class Planner:
         """What is doubtful about the confidences that are asked for."""
         return [*dict.fromkeys(plan.warning for plan in self._parts.values() if plan.warning is not None)]
 
-    def _of(self, choice: ConfidenceFrom, fitted: list[QACalibrator]) -> Plan:
-        known = {source for part in fitted for source in part.origins_.get("confidence_source", ())}
-        prompts = {str(prompt) for part in fitted for prompt in part.origins_.get("prompt", ())}
+    def _of(self, choice: ConfidenceFrom, model: BaseModel | None) -> Plan:
+        known = set() if model is None else model._fitted_on("confidence_source")
+        prompts = set() if model is None else {str(prompt) for prompt in model._fitted_on("prompt")}
         sources = _automatic(known) if choice is ConfidenceFrom.AUTO else _SOURCES[choice]
-        reads_tokens = any("confidence_tokens" in part.pipeline_.values_seen() for part in fitted)
+        parts = () if model is None else model._models.values()
+        reads_tokens = any("confidence_tokens" in part.pipeline_.values_seen() for part in parts)
         return Plan(
             {},
             sources,
@@ -274,6 +321,28 @@ class Planner:
             one_call=choice is ConfidenceFrom.ONE_CALL,
             warning=_doubt(choice, sources, known, () if self._any_prompt else prompts),
         )
+
+
+class Asking:
+    """Asks for completions with the log-probabilities that plans need, unless a server refuses them for an LLM."""
+
+    def __init__(self) -> None:
+        self._without: set[str | None] = set()
+
+    async def completion(self, plan: Plan, send: Callable[[Request], Awaitable[Result]]) -> Result:
+        """Return what is sent back; a server that may refuse a field which the caller did not send is asked again."""
+        llm = plan.request.get("model")
+        sent = plan.sent(with_logprobs=llm not in self._without)
+        try:
+            return await send(sent)
+        except Exception as error:
+            is_refusal = getattr(error, "status_code", None) in REFUSALS
+            if not (is_refusal and plan.adds_logprobs and "logprobs" in sent):
+                raise
+        answered = await send(plan.sent(with_logprobs=False))
+        if len(self._without) < _MOST_REMEMBERED:
+            self._without.add(llm)
+        return answered
 
 
 def _automatic(known: Collection[str]) -> tuple[str, ...]:

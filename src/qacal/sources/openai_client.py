@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,14 +23,13 @@ from qacal.records.columns import PROVENANCE
 from qacal.records.provenance import AllowOtherSource, allowed_sources
 from qacal.sources.completions import (
     NAME,
+    Asking,
     ConfidenceFrom,
+    Found,
     Gathered,
     Plan,
     Planner,
-    Read,
-    abstention,
     other_than_fitted,
-    unread,
 )
 from qacal.sources.elicitation.reply import Reply, Request
 
@@ -38,7 +38,6 @@ Client = TypeVar("Client")
 # What a request says about the way it is sent; a second question is sent the same way.
 _TRANSPORT = ("extra_headers", "extra_query", "timeout")
 _RAW = "x-stainless-raw-response"
-_REFUSALS = (400, 403, 422, 501)
 
 
 def calibrated(
@@ -82,128 +81,85 @@ def calibrated(
 
     wrapped.copy = wrapped.with_options = copied
     completions = wrapped.chat.completions
-    calibration = _Calibration(
-        completions.create, loaded, Planner(ConfidenceFrom(confidence_from), loaded), abstain, allowed
-    )
-    completions.create = calibration.create_async if is_async else calibration.create
+    create = completions.create
+
+    async def call(**arguments: Any) -> Any:
+        return await create(**arguments) if is_async else create(**arguments)
+
+    planner = Planner(ConfidenceFrom(confidence_from), loaded)
+    calibration = _Calibration(call, loaded, planner, abstain, allowed, is_async)
+    completions.create = calibration.create if is_async else lambda **arguments: _now(calibration.create(**arguments))
     result: Client = wrapped
     return result
 
 
 @dataclass(frozen=True)
 class _Calibration:
-    """Calls the `create` of a client, and adds the evidence to what it returns."""
+    """Calls the `create` of a client, and adds the evidence to what it returns.
 
-    call: Callable[..., Any]
+    call : it; if the client is not asynchronous, it waits for nothing, and so does all that is asynchronous here.
+    """
+
+    call: Callable[..., Awaitable[Any]]
     model: BaseModel
     planner: Planner
     abstains: bool
     allowed: set[str]
-    without_logprobs: set[str | None] = field(default_factory=set)
+    is_async: bool
+    asking: Asking = field(default_factory=Asking)
 
-    def create(self, **arguments: Any) -> Any:
-        plan = self._plan(arguments)
-        if plan is None:
-            return self.call(**arguments)
-        sent = self._sent(plan)
-        try:
-            completion = self.call(**sent)
-        except Exception as error:
-            if not _may_be_logprobs(plan, sent, error):
-                raise
-            completion = self.call(**plan.sent(with_logprobs=False))
-            self.without_logprobs.add(plan.request.get("model"))
-        if plan.request.get("stream"):
-            completion._iterator = self._chunks(plan, completion._iterator)
-            return completion
-        parsed = _parsed(completion)
-        _annotate(plan, parsed, *self._found(plan, Reply.from_body(parsed.model_dump())))
-        return completion
-
-    async def create_async(self, **arguments: Any) -> Any:
+    async def create(self, **arguments: Any) -> Any:
         plan = self._plan(arguments)
         if plan is None:
             return await self.call(**arguments)
-        sent = self._sent(plan)
-        try:
-            completion = await self.call(**sent)
-        except Exception as error:
-            if not _may_be_logprobs(plan, sent, error):
-                raise
-            completion = await self.call(**plan.sent(with_logprobs=False))
-            self.without_logprobs.add(plan.request.get("model"))
+        completion = await self.asking.completion(plan, lambda sent: self.call(**sent))
         if plan.request.get("stream"):
-            completion._iterator = self._chunks_async(plan, completion._iterator)
+            chunks = completion._iterator
+            if self.is_async:
+                completion._iterator = self._chunks(plan, chunks)
+            else:
+                completion._iterator = _iterated(self._chunks(plan, _each(chunks)))
             return completion
-        parsed = _parsed(completion)
-        _annotate(plan, parsed, *await self._found_async(plan, Reply.from_body(parsed.model_dump())))
+        parsed = (
+            completion.parse() if hasattr(completion, "http_response") else completion
+        )  # which a raw response keeps
+        _annotate(plan, parsed, *await self._found(plan, Reply.from_body(parsed.model_dump())))
         return completion
 
-    def _chunks(self, plan: Plan, chunks: Iterator[Any]) -> Iterator[Any]:
-        state = _Streamed(plan, holds=self.abstains or plan.one_call)
-        for chunk in chunks:
-            yield from state.take(chunk)
-            if state.is_due:
-                yield from state.finish(*self._found(plan, state.reply))
-        if state.is_open:
-            yield from state.finish(*self._found(plan, state.reply))
-
-    async def _chunks_async(self, plan: Plan, chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async def _chunks(self, plan: Plan, chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
         state = _Streamed(plan, holds=self.abstains or plan.one_call)
         async for chunk in chunks:
             for taken in state.take(chunk):
                 yield taken
             if state.is_due:
-                for last in state.finish(*await self._found_async(plan, state.reply)):
+                for last in state.finish(*await self._found(plan, state.reply)):
                     yield last
         if state.is_open:
-            for last in state.finish(*await self._found_async(plan, state.reply)):
+            for last in state.finish(*await self._found(plan, state.reply)):
                 yield last
 
-    def _found(self, plan: Plan, reply: Reply) -> tuple[dict[str, Any], str | None]:
-        """Return the evidence of a reply, and the text that takes the place of its content, if one does."""
-        reading = plan.reading(reply)
-        try:
-            asked = next(reading)
-            while True:
-                try:
-                    second = Reply.from_body(self.call(**_second(plan, asked)).model_dump())
-                except (sys.modules["openai"].OpenAIError, InputError):
-                    second = None
-                asked = reading.send(second)
-        except StopIteration as end:
-            return self._evidence(plan, end.value, reply)
+    async def _found(self, plan: Plan, reply: Reply) -> Found:
+        known = self.model._fitted_on("model")
 
-    async def _found_async(self, plan: Plan, reply: Reply) -> tuple[dict[str, Any], str | None]:
-        reading = plan.reading(reply)
-        try:
-            asked = next(reading)
-            while True:
-                try:
-                    second = Reply.from_body((await self.call(**_second(plan, asked))).model_dump())
-                except (sys.modules["openai"].OpenAIError, InputError):
-                    second = None
-                asked = reading.send(second)
-        except StopIteration as end:
-            return await asyncio.to_thread(self._evidence, plan, end.value, reply)
+        async def ask(asked: Request) -> Reply | None:
+            try:
+                return Reply.from_body((await self.call(**_second(plan, asked))).model_dump())
+            except (sys.modules["openai"].OpenAIError, InputError):
+                return None
 
-    def _evidence(self, plan: Plan, read: Read, reply: Reply) -> tuple[dict[str, Any], str | None]:
-        if read.confidence is None:
-            return unread(read), None
-        known = {llm for part in self.model._models.values() for llm in part.origins_.get("model", ())}
-        record = plan.record(read, reply.model, known)
+        async def calibrate(record: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+            explained = await asyncio.to_thread(self._explained, record) if self.is_async else self._explained(record)
+            return explained, other_than_fitted("answers of", record.get("model"), known)
+
+        return await plan.found(reply, known, ask, calibrate, abstains=self.abstains)
+
+    def _explained(self, record: dict[str, Any]) -> dict[str, Any]:
         dropped = self.allowed - {self.model._by}
+        kept = {name: value for name, value in record.items() if name not in dropped}
         try:
-            (result,) = self.model._explained_rows(
-                [{name: value for name, value in record.items() if name not in dropped}], why=False
-            )
+            return self.model._explained_rows([kept], why=False)[0]
         except QacalError as error:
-            result = {"error": {"message": str(error)}}
-        evidence = plan.evidence(read, result, other_than_fitted("answers of", record.get("model"), known))
-        replacement = abstention(evidence) if self.abstains else None
-        if replacement is not None:
-            evidence["replaced"] = True
-        return evidence, replacement or (read.answer if plan.one_call else None)
+            return {"error": {"message": str(error)}}
 
     def _plan(self, arguments: dict[str, Any]) -> Plan | None:
         """Return how to find the confidence of a completion; `arguments` are as the caller gave them."""
@@ -218,8 +174,25 @@ class _Calibration:
             ]
         return self.planner.plan(given)
 
-    def _sent(self, plan: Plan) -> Request:
-        return plan.sent(with_logprobs=plan.request.get("model") not in self.without_logprobs)
+
+def _now(work: Any) -> Any:
+    """Return the result of something asynchronous that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("a client that is not asynchronous was waited for")
+
+
+async def _each(items: Iterator[Any]) -> AsyncIterator[Any]:
+    for item in items:
+        yield item
+
+
+def _iterated(items: AsyncIterator[Any]) -> Iterator[Any]:
+    with suppress(StopAsyncIteration):
+        while True:
+            yield _now(anext(items))
 
 
 def _second(plan: Plan, asked: Request) -> Request:
@@ -228,16 +201,6 @@ def _second(plan: Plan, asked: Request) -> Request:
         sent["extra_headers"] = {name: value for name, value in sent["extra_headers"].items() if name.lower() != _RAW}
     own = {name: asked[name] for name in ("chat_template_kwargs",) if name in asked}
     return {**{name: value for name, value in asked.items() if name not in own}, **sent, "extra_body": own or None}
-
-
-def _may_be_logprobs(plan: Plan, sent: Request, error: Exception) -> bool:
-    """Return whether a server may refuse a request for a field that the caller did not send."""
-    return plan.adds_logprobs and "logprobs" in sent and getattr(error, "status_code", None) in _REFUSALS
-
-
-def _parsed(completion: Any) -> Any:
-    """Return a completion; of a raw response, the one that the response keeps and returns to whoever parses it."""
-    return completion.parse() if hasattr(completion, "http_response") else completion
 
 
 def _annotate(plan: Plan, completion: Any, evidence: dict[str, Any], content: str | None) -> None:

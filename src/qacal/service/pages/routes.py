@@ -22,6 +22,7 @@ from urllib.parse import parse_qs
 from fastapi import FastAPI, Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from sqlalchemy import make_url
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from qacal import __version__
@@ -124,6 +125,9 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
         problem: str = "",
     ) -> Response:
         """Return the page of the model that a form names, with the answer that it asks about."""
+        if not service.models.served:
+            store = make_url(settings.store).render_as_string(hide_password=True)
+            return _html("collecting.html", name=next(iter(settings.models)), store=store)
         content = await asyncio.to_thread(_content)
         models = content.models_of(dict(service.models.served))
         one = models.get(form.get("model", ""), next(iter(models.values())))
