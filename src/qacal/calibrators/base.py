@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from qacal.errors import InputError, NotFittedError, RepeatedQuestionsWarning
 from qacal.parameters import MOST, HasParameters, require, shown
 from qacal.tally import ids as identity
 from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_length, seven_decimals, unit_values
-from qacal.tally.groups import NO_GROUP, GroupColumn, Paths
+from qacal.tally.groups import NO_GROUP, GroupColumn, Paths, as_grouping
 from qacal.tally.tally import DOCUMENTS, Tally
 
 if TYPE_CHECKING:
@@ -46,14 +47,19 @@ class Rows:
         """Return each row's group in the codes of the fit, `NO_GROUP` for unknown groups."""
         if fitted is None or self.groups is None:
             return np.full(len(self.confidence), NO_GROUP)
-        return fitted.encode(self.groups, len(self.confidence)).leaves(max_depth)
+        return fitted.encode(self._grouping, len(self.confidence)).leaves(max_depth)
+
+    @cached_property
+    def _grouping(self) -> GroupColumn:
+        """The groups; calibrators ask for them at several depths."""
+        return as_grouping(self.groups, len(self.confidence))
 
 
 def group_names(codes: Ints, fitted: GroupColumn | None, max_depth: int | None = None) -> list[Any]:
     """Return the names of groups by their codes, None for groups without rows in the fit."""
     if fitted is None:
         return [None] * len(codes)
-    return fitted.decode(np.where(np.isin(codes, fitted.leaves(max_depth)), codes, NO_GROUP))
+    return list(map(fitted.names(max_depth).get, codes.tolist()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,18 +117,22 @@ class Evidence:
     ) -> Evidence:
         """Return evidence from arrays, or from one value for all rows."""
         n = len(confidence)
+
+        def column(values: Any) -> Any:
+            return values if isinstance(values, np.ndarray) else np.full(n, values)
+
         return Evidence(
             confidence=confidence,
             calibrated=calibrated,
-            low=np.broadcast_to(low, n),
-            high=np.broadcast_to(high, n),
+            low=column(low),
+            high=column(high),
             group=[None] * n if group is None else group,
-            source=SOURCES[np.broadcast_to(source, n)],
-            rows=np.broadcast_to(rows, n),
-            group_low=np.broadcast_to(group_low, n),
-            group_high=np.broadcast_to(group_high, n),
-            group_rows=np.broadcast_to(group_rows, n),
-            alpha=np.broadcast_to(alpha, n),
+            source=SOURCES[column(source)],
+            rows=column(rows),
+            group_low=column(group_low),
+            group_high=column(group_high),
+            group_rows=column(group_rows),
+            alpha=column(alpha),
             unlike=np.full(n, np.nan),
             decision=[None] * n,
             threshold=np.full(n, np.nan),
@@ -329,13 +339,19 @@ class Calibrator(HasParameters, ABC):
             require_length(groups, len(h), "groups")
         return self._rows(h, groups, ids)
 
-    def _rows(self, confidence: Floats, groups: ArrayLike | Paths | None, ids: ArrayLike | None) -> Rows:
+    def _rows(
+        self,
+        confidence: Floats,
+        groups: ArrayLike | Paths | None,
+        ids: ArrayLike | None,
+        answer: Floats | None = None,
+    ) -> Rows:
         """Return rows that are known to be valid in the form that maps take, without what this calibrator ignores."""
         tie = None
         if ids is not None and self._tally_options().get("ties"):
             tie = identity.as_tie(identity.id_hashes(ids, len(confidence)))
         # -0.0 equals 0.0 but has other bits.
-        return Rows(confidence + 0.0, groups if self.properties.uses_groups else None, tie)
+        return Rows(confidence + 0.0, groups if self.properties.uses_groups else None, tie, answer)
 
 
 # Logits

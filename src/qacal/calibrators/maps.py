@@ -12,7 +12,7 @@ above the row's own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
@@ -35,12 +35,18 @@ class Lineage:
     depth, owner : the depth of each node, and its code at that depth.
     source : what the node is to the groups that use its map: the group itself, an ancestor or the root.
     directory : from a group's code to the place of the node whose map it uses.
+    levels : each depth that has nodes, and the places of these.
     """
 
     depth: Annotated[Ints, Axes("nodes", may_be_empty=False), Between(0, MAX_DEPTH)]
     owner: Annotated[Ints, Axes("nodes"), Between(NO_GROUP, 2**63 - 1)]
     source: Annotated[Ints, Axes("nodes")]
     directory: GroupIndex
+    levels: list[tuple[int, Ints]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        depths = np.unique(self.depth).tolist()
+        object.__setattr__(self, "levels", [(depth, np.flatnonzero(self.depth == depth)) for depth in depths])
 
     def _validate(self) -> None:
         is_root = self.depth[0] == 0 and self.owner[0] == NO_GROUP
@@ -123,8 +129,7 @@ class BinMaps:
 
         An ancestor's interval is about all rows of the ancestor, including those of groups with a map of their own.
         """
-        levels = np.unique(self.lineage.depth).tolist()
-        return np.stack([self._bins_at(rows, depth) for depth in levels], axis=1)
+        return np.stack([self._bins_at(rows, depth, maps) for depth, maps in self.lineage.levels], axis=1)
 
     def _validate(self) -> None:
         """Raise for maps that no fit can have made: then lookups stay within a map, and values are in [0, 1]."""
@@ -196,12 +201,11 @@ class BinMaps:
             rest[next((place[node] for node in ancestors if node in place), 0)] -= total[child]
         return np.maximum(rest, 0.0)
 
-    def _bins_at(self, rows: Rows, depth: int) -> Ints:
+    def _bins_at(self, rows: Rows, depth: int, maps: Ints) -> Ints:
         if depth == 0:
             return self._bins(rows, np.zeros(len(rows.confidence), dtype=np.int64))
         if self.grouping is None or rows.groups is None:
             return np.full(len(rows.confidence), -1)
-        maps = np.flatnonzero(self.lineage.depth == depth)
         codes = rows.leaves(self.grouping, depth if self.grouping.is_tree else None)
         maps = maps[np.minimum(np.searchsorted(self.lineage.owner[maps], codes), len(maps) - 1)]
         return np.where(self.lineage.owner[maps] == codes, self._bins(rows, maps), -1)

@@ -77,15 +77,20 @@ class StaticEmbedder:
         return out
 
     def _unit_means(self, texts: list[str]) -> Vectors:
+        tokens = [row.ids for row in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        means = self._sums(tokens)
+        means /= np.array([[len(row)] for row in tokens])
+        return unit_rows(means)
+
+    def _sums(self, tokens: list[list[int]]) -> Vectors:
+        """Return the sum of the tokens' vectors of each text."""
+        if len(tokens) == 1:  # the same additions, without a matrix to make
+            return np.asarray(self._table[tokens[0]].sum(axis=0, keepdims=True))
         from scipy.sparse import csr_array
 
-        tokens = [row.ids for row in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
-        counts = np.array([len(row) for row in tokens])
         # One row of ones per text times the table: the vectors are added up in the order of the tokens, without a
         # padded copy of them, and so to the same bits whatever else is in the batch.
-        ends = np.append(0, np.cumsum(counts))
+        ends = np.cumsum([0, *map(len, tokens)])
         ones = np.ones(ends[-1], dtype=np.float32)
-        chosen = csr_array((ones, np.concatenate(tokens).astype(np.int64), ends), shape=(len(texts), len(self._table)))
-        means: Vectors = np.asarray(chosen @ self._table, dtype=np.float32)
-        means /= counts[:, None]
-        return unit_rows(means)
+        chosen = csr_array((ones, np.concatenate(tokens).astype(np.int64), ends), shape=(len(tokens), len(self._table)))
+        return np.asarray(chosen @ self._table, dtype=np.float32)

@@ -146,8 +146,7 @@ class BaseModel(ABC):
             cells.
         """
         found: list[dict[str, Any]] = [{}] * len(rows)
-        reading = Reading(on_fault=_refuse_answer)
-        for batch in read(rows, reading, needs_labels=False, hashes_ids=self._orders_ties, **self._needs):
+        for batch in read(rows, _ONE_ANSWER, needs_labels=False, hashes_ids=self._orders_ties, **self._needs):
             for value, model, part in self._parts(batch):
                 for place, one in zip(part.kept.tolist(), model._explained(part, why=why, cells=cells), strict=True):
                     found[place] = {**one, "cells": [value, *one.get("cells", ())]} if cells else one
@@ -295,3 +294,6 @@ def _joined(batch: Batch, parts: list[tuple[Batch, pl.DataFrame]]) -> tuple[Batc
 def _refuse_answer(fault: Fault) -> None:
     """Raise for a single answer that cannot be used, without naming a row of a file."""
     raise InputError(fault.problem)
+
+
+_ONE_ANSWER = Reading(on_fault=_refuse_answer)

@@ -295,7 +295,7 @@ class Pipeline:
         """Return rows in the form that the calibrator's maps take."""
         if read.first is None:
             return self.calibrator._rows(read.score, groups, ids)
-        return replace(self.calibrator._rows(read.first, groups, ids), answer=read.score)
+        return self.calibrator._rows(read.first, groups, ids, read.score)
 
     def rows_from_arrays(self, confidence: Floats, groups: Any, vectors: Any, ids: ArrayLike | None) -> Rows:
         """Return what :meth:`rows` returns, for arrays; groups come by name or from vectors."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Self
 
 import numpy as np
@@ -49,15 +50,19 @@ class Bisections:
     def paths(self, Z: NDArray[np.floating]) -> Paths:
         """Return the place of each vector; hyperplanes have no bounds, so every vector reaches a leaf."""
         path = np.zeros(len(Z), dtype=np.int64)
-        offsets = np.where(self.directions.any(axis=1), self.offsets, np.inf)
         for rows, block in portions(Z) if self.depth > 0 else ():
             require_finite(block, range(rows.start, rows.start + len(block)))
             node = np.zeros(len(block), dtype=np.int64)  # the root; the children of k are 2k + 1 and 2k + 2
             for _ in range(self.depth):
                 # Row by row: a matrix product would round differently in a batch of another size.
-                node += node + 1 + (np.vecdot(block, self.directions[node]) > offsets[node])
+                node += node + 1 + (np.vecdot(block, self.directions[node]) > self._thresholds[node])
             path[rows] = node - (2**self.depth - 1)
         return Paths(path, np.full(len(Z), self.depth + 1), self.depth)
+
+    @cached_property
+    def _thresholds(self) -> Floats:
+        """The offsets; infinite where a node does not split."""
+        return np.where(self.directions.any(axis=1), self.offsets, np.inf)
 
     def _validate(self) -> None:
         is_tree = len(self.directions) == len(self.sizes) - 1 and self.width >= 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
@@ -139,7 +140,21 @@ class GroupColumn:
         names = {int(code): self.label(int(code)) for code in np.unique(codes)}
         return [names[code] for code in codes.tolist()]
 
-    def encode(self, values: ArrayLike, length: int) -> GroupColumn:
+    def names(self, max_depth: int | None = None) -> dict[int, Any]:
+        """Return the label of each code among :meth:`leaves`; it is kept, so do not change it."""
+        if max_depth not in self._names:
+            self._names[max_depth] = {code: self.label(code) for code in np.unique(self.leaves(max_depth)).tolist()}
+        return self._names[max_depth]
+
+    @cached_property
+    def _names(self) -> dict[int | None, dict[int, Any]]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the fields alone: what was asked before does not matter."""
+        return {name: value for name, value in vars(self).items() if name != "_names"}
+
+    def encode(self, values: ArrayLike | Paths | GroupColumn, length: int) -> GroupColumn:
         """Return other rows' labels in this column's codes; unknown labels become `NO_GROUP`."""
         other = as_grouping(values, length)
         if self.depth is None:

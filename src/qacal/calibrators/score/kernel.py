@@ -76,8 +76,12 @@ class Kernel:
         out = np.empty((len(matrix), self.axes.shape[1]))
         for rows, block in portions(matrix, 512):
             require_finite(block, range(rows.start, rows.stop))
-            out[rows] = np.clip((block - self.mean) @ self.axes, -_FAR, _FAR)
+            out[rows] = self.components(block)
         return out
+
+    def components(self, vectors: Floats) -> Floats:
+        """Return what :meth:`places` does, for vectors that are known to be finite."""
+        return np.minimum(np.maximum((vectors - self.mean) @ self.axes, -_FAR), _FAR)
 
     def coordinates(self, vectors: NDArray[np.floating]) -> Floats:
         """Return the coordinates of vectors, one row each."""

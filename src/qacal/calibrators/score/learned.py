@@ -237,7 +237,7 @@ class LearnedScore(HasParameters):
         """
         self._require_fitted()
         signals = self.maps_.signals
-        stated = seven_decimals(unit_values(column_of(inputs, "confidence", self), "confidence"))
+        stated = unit_values(column_of(inputs, "confidence", self), "confidence")
         vectors = column_of(inputs, EMBEDDING, self) if signals.text is not None else None
         if not self.reads_words:
             texts = None
@@ -268,9 +268,10 @@ class LearnedScore(HasParameters):
             mine = (lacks == pattern).all(axis=1)
             names = {name for name, is_gone in zip(signals.columns, pattern.tolist(), strict=True) if is_gone}
             maps, seen = self._maps_without(names, rows if mine.all() else rows.only(mine))
-            score[mine] = maps.apply(seen, weight[mine], is_cut=is_cut)
+            contributions = maps.contributions(seen, weight[mine], is_cut=is_cut)
+            score[mine] = maps.scores_of(seen, contributions)
             if explains:
-                for name, part in maps.contributions(seen, weight[mine]).items():
+                for name, part in contributions.items():
                     parts.setdefault(name, np.zeros(len(stated)))[mine] = part
         return ScoreReading(score, unlike, parts)
 

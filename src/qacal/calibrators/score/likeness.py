@@ -63,7 +63,8 @@ class Likeness:
         return places, first / (len(self.quantiles) - 1)
 
     def _distances(self, points: Floats) -> Floats:
-        moved = np.clip(np.where(np.isnan(points), 0.0, points - self.mean), -_LARGEST, _LARGEST) @ self.whitening
+        centred = np.where(np.isnan(points), 0.0, points - self.mean)
+        moved = np.minimum(np.maximum(centred, -_LARGEST), _LARGEST) @ self.whitening
         return np.asarray((moved * moved).sum(axis=1))
 
 

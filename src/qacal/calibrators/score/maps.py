@@ -10,9 +10,9 @@ effects of the values of columns.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -146,8 +146,7 @@ class ScoreInputs:
         return ScoreInputs(**values)
 
 
-@dataclass(frozen=True, eq=False)
-class Term:
+class Term(NamedTuple):
     """A part of the regression: columns that share a variance.
 
     signal : what they belong to.
@@ -253,9 +252,7 @@ class Signals:
             yield Term("text", rows.text, False, 0.2)
             yield Term("text", rows.text[:, :_SLOPES], True, 0.2)
         if rows.form is not None and rows.together is not None:
-            yield Term("form", rows.form, False, 0.01)
-            yield Term("form", first_cosines(rows.form), True, 0.01)
-            yield Term("form", rows.together, False, 0.3)
+            yield from _form_terms(rows.form, rows.together)
         if rows.numbers is not None and self.numbers is not None:
             cosines = self.numbers.cosines(rows.numbers)
             for name, mine in zip(self.number_names, np.split(cosines, self.numbers.count, axis=1), strict=True):
@@ -322,10 +319,14 @@ class ScoreMaps:
         weight : how much signals count beside the pooled map.
         is_cut : whether the form of the question adds no more than it may.
         """
+        return self.scores_of(rows, self.contributions(rows, weight, is_cut=is_cut))
+
+    def scores_of(self, rows: ScoreInputs, contributions: Mapping[str, Floats]) -> Floats:
+        """Return the score of each row by its :meth:`contributions`."""
         if not len(self.coefficients) and self.pooled.kind == "stated" and self.pooled.n_confidences == 1:
             # One wrong answer at 1.0 would cost more than a curve can gain. As it is: logits would round it.
             return np.clip(rows.confidences[:, 0], LOGIT_CUT, 1 - LOGIT_CUT)
-        return expit(sum(self.contributions(rows, weight, is_cut=is_cut).values(), np.zeros(len(rows.confidences))))
+        return expit(sum(contributions.values(), np.zeros(len(rows.confidences))))
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -347,11 +348,8 @@ class ScoreMaps:
         c = sum(further, stated) - self.centre
         out = {"confidence": self.coefficients[0] + self.coefficients[1] * (stated - self.centre)}
         out |= {name: self.coefficients[1] * part for name, part in zip(names, further, strict=True)}
-        at = 2
-        for term in self.signals.terms(rows):
-            shift = term.columns @ self.coefficients[at : at + term.columns.shape[1]]
-            out[term.signal] = out.get(term.signal, 0.0) + weight * (shift * c if term.is_slope else shift)
-            at += term.columns.shape[1]
+        for signal, shift in self._shifts(self.signals.terms(rows), 2, c):
+            out[signal] = out.get(signal, 0.0) + weight * shift
         if is_cut and "form" in out:
             of_answer = weight * self._form_of_answer(rows, c)
             out["form"] = of_answer + np.minimum(out["form"] - of_answer, _MOST_OF_QUESTION)
@@ -361,16 +359,22 @@ class ScoreMaps:
 
     def _form_of_answer(self, rows: ScoreInputs, c: Floats) -> Floats:
         """Return what form adds to the logit of each row if its question has the average form."""
-        form, total, at = self.signals.form, np.zeros(len(c)), 2
+        form, text = self.signals.form, self.signals.text
         if form is None or rows.form is None:
-            return total
-        of_answer = np.where(np.arange(form.width) < form.width // form.count * len(FORM), 0.0, rows.form)
-        for term in self.signals.terms(replace(rows, form=of_answer, together=form.together(of_answer))):
-            if term.signal == "form":
-                shift = term.columns @ self.coefficients[at : at + term.columns.shape[1]]
-                total += shift * c if term.is_slope else shift
-            at += term.columns.shape[1]
-        return total
+            return np.zeros(len(c))
+        of_answer = rows.form.copy()
+        of_answer[:, : form.width // form.count * len(FORM)] = 0.0
+        first = 2 if text is None else 2 + text.width + min(text.width, _SLOPES)
+        terms = _form_terms(of_answer, form.together(of_answer))
+        return sum((shift for _, shift in self._shifts(terms, first, c)), np.zeros(len(c)))
+
+    def _shifts(self, terms: Iterable[Term], first: int, c: Floats) -> Iterator[tuple[str, Floats]]:
+        """Yield the signal of each term and what it adds to the logits; `first` is the place of their coefficients."""
+        for term in terms:
+            last = first + term.columns.shape[1]
+            shift = term.columns @ self.coefficients[first:last]
+            yield term.signal, shift * c if term.is_slope else shift
+            first = last
 
     def _validate(self) -> None:
         widths, words = self.signals.widths, self.signals.words
@@ -379,6 +383,12 @@ class ScoreMaps:
         require(is_complete and len(self.words) == count, "a score must have one effect for each term and word.")
         is_read = self.pooled.n_confidences == 1 + len(self.signals.confidences)
         require(is_read, "the pooled map of a score must read all its confidences.")
+
+
+def _form_terms(form: Floats, together: Floats) -> Iterator[Term]:
+    yield Term("form", form, False, 0.01)
+    yield Term("form", first_cosines(form), True, 0.01)
+    yield Term("form", together, False, 0.3)
 
 
 def pooled_maps(pooled: PooledMap, confidences: tuple[str, ...] = ()) -> ScoreMaps:

@@ -60,10 +60,10 @@ class Numbers:
         ranks = np.empty(values.shape)
         for at, (places, middle) in enumerate(self._ranks):
             ranks[:, at] = np.interp(values[:, at], places, middle)
-        ranks[~np.isfinite(values)] = np.nan
         j = np.arange(1, _COSINES + 1)
         waves = np.sqrt(2) * np.cos(np.pi * ranks[:, :, None] * j) / j
-        return np.asarray(np.nan_to_num(waves, nan=0.0).reshape(len(values), -1))
+        waves[~np.isfinite(values)] = 0.0
+        return np.asarray(waves.reshape(len(values), -1))
 
     @cached_property
     def _ranks(self) -> list[tuple[Floats, Floats]]:
@@ -85,7 +85,7 @@ class Numbers:
         """Return coordinates in which a smooth function of all ranks is a weighted sum."""
         if self.kernel is None:
             return np.empty((len(cosines), 0))
-        return self.kernel.coordinates(first_cosines(cosines))
+        return self.kernel.at(self.kernel.components(first_cosines(cosines)))
 
 
 def first_cosines(cosines: Floats) -> Floats:

@@ -197,13 +197,18 @@ class PairTexts:
 
     @staticmethod
     def of(questions: Sequence[str], answers: Sequence[str]) -> PairTexts:
-        question, answer = Texts.of(questions), Texts.of(answers)
-        keys = [mix(texts.words ^ mix(texts.rows.astype(np.uint64))) for texts in (question, answer)]
-        distinct, first = np.unique(keys[1], return_index=True)
-        rows, count = answer.rows[first], len(questions)
-        place = np.minimum(np.searchsorted(distinct, keys[0]), max(len(distinct) - 1, 0))
+        # All at once: what an operation on an array costs, however short the array, is most of the time of one pair.
+        texts, count = Texts.of([*questions, *answers]), len(questions)
+        cut = int(np.searchsorted(texts.rows, count))
+        rows = np.concatenate([texts.rows[:cut], texts.rows[cut:] - count])
+        question = Texts(texts.form[:count], rows[:cut], texts.words[:cut])
+        answer = Texts(texts.form[count:], rows[cut:], texts.words[cut:])
+        keys = mix(texts.words ^ mix(rows.astype(np.uint64)))
+        distinct, first = np.unique(keys[cut:], return_index=True)
+        rows = answer.rows[first]
+        place = np.minimum(np.searchsorted(distinct, keys[:cut]), max(len(distinct) - 1, 0))
         is_shared = np.zeros(len(distinct), dtype=bool)
-        is_shared[place[distinct[place] == keys[0]] if len(distinct) else []] = True
+        is_shared[place[distinct[place] == keys[:cut]] if len(distinct) else []] = True
         shared = np.bincount(rows[is_shared], minlength=count)
         share = shared / np.maximum(np.bincount(rows, minlength=count), 1)
         return PairTexts(question, answer, np.column_stack([question.form, answer.form, shared, share]))

@@ -73,28 +73,24 @@ class Vocabulary:
 
     def weigh(self, texts: PairTexts) -> WordRows:
         """Return the words of texts with their weights."""
-        pieces = slice(0, self.questions), slice(self.questions, None)
-        parts = [
-            _weighed(one, self.words[piece], self.rarity[piece], piece.start)
-            for one, piece in zip((texts.question, texts.answer), pieces, strict=True)
-        ]
-        rows, columns, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return WordRows(rows, columns, weights, (len(texts.form), len(self)))
+        count, width, cut = len(texts.form), len(self), self.questions
+        # Questions and answers at once, as 2 * count texts.
+        text = np.concatenate([texts.question.rows, texts.answer.rows + count])
+        words = np.concatenate([texts.question.words, texts.answer.words])
+        in_questions = np.searchsorted(self.words[:cut], texts.question.words)
+        place = np.concatenate([in_questions, np.searchsorted(self.words[cut:], texts.answer.words) + cut])
+        is_known = place < np.where(text < count, cut, width)
+        is_known[is_known] = self.words[place[is_known]] == words[is_known]
+        cell, counts = np.unique(text[is_known] * width + place[is_known], return_counts=True)
+        text, columns = np.divmod(cell, width)
+        weights = (1 + np.log(counts)) * self.rarity[columns]
+        weights /= np.sqrt(np.bincount(text, weights**2))[text]
+        return WordRows(np.where(text < count, text, text - count), columns, weights, (count, width))
 
     def _validate(self) -> None:
         require(0 <= self.questions <= len(self.words), "a vocabulary has more words of questions than words.")
         is_sorted = rises(self.words[: self.questions]) and rises(self.words[self.questions :])
         require(is_sorted, "the words of a vocabulary must rise.")
-
-
-def _weighed(texts: Texts, known: Hashes, rarity: Floats, first: int) -> tuple[Ints, Ints, Floats]:
-    """Return the row, column and weight of the known words of texts; `first` is the column of the first word."""
-    place = np.minimum(np.searchsorted(known, texts.words), max(len(known) - 1, 0))
-    is_known = known[place] == texts.words if len(known) else np.zeros(len(place), dtype=bool)
-    cell, counts = np.unique(texts.rows[is_known] * max(len(known), 1) + place[is_known], return_counts=True)
-    rows, columns = np.divmod(cell, max(len(known), 1))
-    weights = (1 + np.log(counts)) * rarity[columns]
-    return rows, columns + first, weights / np.sqrt(np.bincount(rows, weights**2))[rows]
 
 
 def fit_vocabulary(texts: PairTexts) -> Vocabulary | None:
