@@ -308,12 +308,12 @@ class QACalibrator(HasParameters, BaseModel):
 
     def _undecided(self, rows: Rows, stated: Floats, unlike: Floats) -> Evidence:
         """Return the evidence before any threshold; far rows have no interval."""
-        evidence = self.pipeline_.calibrator.maps_.explain(rows)
+        evidence = replace(self.pipeline_.calibrator.maps_.explain(rows), confidence=stated, unlike=unlike.round(4))
         is_far = unlike >= FAR
+        if not is_far.any():
+            return evidence
         return replace(
             evidence,
-            confidence=stated,
-            unlike=unlike.round(4),
             low=np.where(is_far, np.nan, evidence.low),
             high=np.where(is_far, np.nan, evidence.high),
             group_low=np.where(is_far, np.nan, evidence.group_low),

@@ -209,6 +209,9 @@ def as_grouping(values: ArrayLike | Paths | GroupColumn, length: int) -> GroupCo
     if isinstance(values, Paths):
         require_length(values.path, length, "groups")
         return _from_paths(values)
+    if _is_text(values):
+        require_length(values, length, "groups")
+        return _from_objects(values.to_list())
     array = column_of_any(values, "groups")
     if array.ndim != 1:
         raise InputError(f"groups have shape {array.shape}; give one label per row, as a list or column.")
@@ -257,6 +260,8 @@ def as_labels(values: ArrayLike, name: str) -> NDArray[np.object_]:
 
 def label_column(values: ArrayLike, name: str) -> GroupColumn:
     """Return a column of labels in codes; `name` is for the error."""
+    if _is_text(values):
+        return as_grouping(values, len(values))
     array = column_of_any(values, name)
     if array.ndim != 1:
         raise InputError(f"{name} has shape {array.shape}; expected one label per row, as a list or column.")
@@ -339,6 +344,11 @@ def _from_objects(values: list[Any]) -> GroupColumn:
     labels = _sorted_labels({value for value in values if value is not None})
     codes = {label: code for code, label in enumerate(labels)}
     return GroupColumn(np.array([codes.get(value, NO_GROUP) for value in values], dtype=np.int64), labels)
+
+
+def _is_text(values: Any) -> bool:
+    """Return whether a column is text of polars, which needs no other checks than a list of texts."""
+    return hasattr(values, "null_count") and hasattr(values, "to_list") and str(values.dtype) == "String"
 
 
 def _sorted_labels(labels: set[Any]) -> tuple[Any, ...]:
