@@ -132,11 +132,27 @@ def _first_character(path: Path, name: str) -> str:
         return text.read(1024).removeprefix("\ufeff").lstrip()[:1]
 
 
+@contextmanager
+def reading_parquet(file: File) -> Iterator[None]:
+    """Turn errors of polars about a file into one that names the file."""
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"{file.name} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+    except pl.exceptions.PanicException as error:  # not an Exception: a bug in polars, or a damaged file
+        message = f"{str(error).partition(chr(10))[0]:.200}"
+        raise InputError(
+            f"{file.name} cannot be read as Parquet and is probably damaged; write it again. Polars gave up: {message}"
+        ) from None
+
+
 def _parquet(file: File, batch_rows: int | None) -> Iterator[Table]:
     import polars as pl
 
     require_polars()
-    try:
+    with reading_parquet(file):
         scan = pl.scan_parquet(file.path, glob=False)
         length = int(scan.select(pl.len()).collect().item())
         first, access, size = 0, batch_rows or BATCH_ROWS, batch_rows or BATCH_ROWS
@@ -150,13 +166,6 @@ def _parquet(file: File, batch_rows: int | None) -> Iterator[Table]:
             row_bytes = max(frame.estimated_size() / max(len(frame), 1), 1.0)
             size = batch_rows or max(BATCH_ROWS, int(_BATCH_BYTES / row_bytes))
             access = max(size, int(_ACCESS_BYTES / row_bytes) // size * size)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"{file.name} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
-    except pl.exceptions.PanicException as error:  # not an Exception: a bug in polars, or a damaged file
-        message = f"{str(error).partition(chr(10))[0]:.200}"
-        raise InputError(
-            f"{file.name} cannot be read as Parquet and is probably damaged; write it again. Polars gave up: {message}"
-        ) from None
 
 
 def _json_lines(file: File, on_fault: OnFault) -> Iterator[_Row]:
