@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from sklearn.base import clone
 
-from qacal import InputError, NotFittedError, Paths
+from qacal import InputError, NotFittedError
 from qacal.model.saved import CLASSES
 from qacal.partitions import (
     EMBEDDING,
@@ -23,6 +23,7 @@ from qacal.partitions import (
     Product,
 )
 from qacal.storage import flatten, save, unflatten
+from qacal.tally.groups import as_grouping
 from tests.partitions.rows import AWKWARD, clouds, seeds
 from tests.rebuilt import rebuilt
 from tests.sizes import FULL, sized
@@ -58,7 +59,8 @@ def taken(rows, index):
 
 
 def leaves(groups):
-    return (groups.groups(groups.depth) if isinstance(groups, Paths) else groups).tolist()
+    column = as_grouping(groups, len(groups))
+    return column.decode(column.leaves())
 
 
 def written(partition):
@@ -256,6 +258,7 @@ sys.modules["sklearn"] = sys.modules["scipy"] = sys.modules["threadpoolctl"] = N
 from qacal.model.saved import CLASSES
 from qacal.partitions import Partition
 from qacal.storage import load
+from qacal.tally.groups import as_grouping
 for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     partition = load(folder, Partition, CLASSES)
     partition._groups_of({"embedding": [[0.0] * 6], "subject": ["law"]})

@@ -148,7 +148,11 @@ class Evidence:
         columns = {}
         for name in (column.name for column in fields(self)):
             values = getattr(self, name)
-            if isinstance(values, np.ndarray):
+            if name == "source":
+                # Few different texts: polars takes long to convert all of them one by one.
+                codes = np.select([values == source for source in SOURCES[1:]], range(1, len(SOURCES)), 0)
+                values = pl.Series(SOURCES.tolist()).gather(codes)
+            elif isinstance(values, np.ndarray):
                 values = pl.Series(values, nan_to_null=True)
             elif name == "decision":
                 values = pl.Series(values, dtype=pl.String)

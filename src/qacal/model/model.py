@@ -308,8 +308,7 @@ class QACalibrator(HasParameters, BaseModel):
 
     def _undecided(self, rows: Rows, stated: Floats, unlike: Floats) -> Evidence:
         """Return the evidence before any threshold; far rows have no interval."""
-        evidence = self.pipeline_.calibrator.maps_.explain(rows)
-        evidence = replace(evidence, confidence=stated, unlike=unlike.round(4))
+        evidence = replace(self.pipeline_.calibrator.maps_.explain(rows), confidence=stated, unlike=unlike.round(4))
         is_far = unlike >= FAR
         if not is_far.any():
             return evidence

@@ -185,8 +185,8 @@ class Pipeline:
     False
     >>> (batch,) = read(rows, needs_labels=False, **pipeline.needs)
     >>> read, groups = pipeline.inputs(batch)
-    >>> read.score, groups
-    (array([0.9, 0.5]), array(['law', 'art'], dtype=object))
+    >>> read.score, groups.decode(groups.code)
+    (array([0.9, 0.5]), ['law', 'art'])
     """
 
     partition: Partition

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from qacal.errors import InputError, NotFittedError
 from qacal.parameters import HasParameters, is_whole, require, shown
 from qacal.tally.arrays import ArrayLike, Floats, Ints, as_vectors, portions, require_finite
-from qacal.tally.groups import MAX_DEPTH, Paths, as_grouping
+from qacal.tally.groups import MAX_DEPTH, GroupColumn, Paths, as_grouping
 from qacal.tally.ids import mix, row_hashes
 
 EMBEDDING = "embedding"
@@ -57,15 +57,15 @@ class Partition(HasParameters, ABC):
     def assign(self, Z: ArrayLike) -> NDArray[Any]:
         """Return a label per row. Rows without a group have `NO_GROUP`; in a column of labels, None."""
 
-    def _groups(self, Z: ArrayLike) -> Paths | NDArray[Any]:
-        """Return what calibrators take as `groups`: labels, or paths in a tree, which include the ancestors."""
+    def _groups(self, Z: ArrayLike) -> Paths | GroupColumn | NDArray[Any]:
+        """Return what calibrators take as `groups`: labels, their codes, or paths in a tree with all ancestors."""
         return self.assign(Z)
 
     def _fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
         """Learn the groups from columns by name; `_needs` lists the names."""
         return self.fit(column_of(inputs, self._needs[0], self))
 
-    def _groups_of(self, inputs: Mapping[str, ArrayLike]) -> Paths | NDArray[Any]:
+    def _groups_of(self, inputs: Mapping[str, ArrayLike]) -> Paths | GroupColumn | NDArray[Any]:
         """Return `_groups` of columns by name."""
         return self._groups(column_of(inputs, self._needs[0], self))
 

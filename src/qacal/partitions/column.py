@@ -14,7 +14,15 @@ from qacal.errors import InputError
 from qacal.parameters import require
 from qacal.partitions.base import Partition
 from qacal.tally.arrays import ArrayLike
-from qacal.tally.groups import as_labels, kind_of, kinds_of, object_array, require_common_kind
+from qacal.tally.groups import (
+    GroupColumn,
+    as_labels,
+    kind_of,
+    kinds_of,
+    label_column,
+    object_array,
+    require_common_kind,
+)
 
 # The most groups of a column: the saved model describes each, and with more groups few would have enough rows.
 _MOST_LABELS = 10_000
@@ -97,9 +105,18 @@ class Column(Partition):
     def assign(self, Z: ArrayLike) -> NDArray[np.object_]:
         """Return the labels of a column, None for those that were not in the fit."""
         self._require_fitted()
-        labels = as_labels(Z, self.name).tolist()
-        require_common_kind(kinds_of(labels), self.fitted_.kinds, self.name)
-        return object_array(map(self.fitted_.known.get, labels))
+        column = self._groups(Z)
+        return object_array(column.decode(column.code))
+
+    def _groups(self, Z: ArrayLike) -> GroupColumn:
+        """Return the groups of :meth:`assign` in codes: rows are many, and labels few."""
+        self._require_fitted()
+
+        def known(labels: list[Any]) -> list[Any]:
+            require_common_kind(kinds_of(labels), self.fitted_.kinds, self.name)
+            return [*map(self.fitted_.known.get, labels)]
+
+        return label_column(Z, self.name).renamed(known)
 
     def _require_parameters(self) -> None:
         if not isinstance(self.name, str) or not self.name:

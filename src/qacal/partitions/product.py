@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from qacal.errors import InputError
 from qacal.partitions.base import Partition
 from qacal.tally.arrays import ArrayLike
-from qacal.tally.groups import Paths, as_grouping, as_labels, object_array
+from qacal.tally.groups import GroupColumn, Paths, as_grouping, as_labels, object_array
 
 MOST_PARTS = 16
 
@@ -102,7 +102,9 @@ class Product(Partition):
                 raise InputError(f'a part of the Product is {part!r}; expected partitions, such as Column("tenant").')
 
 
-def _flat(groups: Paths | NDArray[Any]) -> NDArray[np.object_]:
+def _flat(groups: Paths | GroupColumn | NDArray[Any]) -> NDArray[np.object_]:
     """Return the labels of one part; for a tree, its leaves."""
+    if isinstance(groups, GroupColumn):
+        return object_array(groups.decode(groups.code))
     leaves = as_grouping(groups, len(groups)).leaves() if isinstance(groups, Paths) else groups
     return as_labels(leaves, "a part of the Product")

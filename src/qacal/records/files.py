@@ -38,6 +38,8 @@ _MOST_COLUMNS = 10_000
 
 # Enough rows for arrays to pay off, few enough that their texts and vectors fit into any memory.
 BATCH_ROWS = 16_384
+# Narrow rows of Parquet come in larger batches, up to this many bytes. Each access to the file reads several batches.
+_BATCH_BYTES, _ACCESS_BYTES = 4 * 2**20, 32 * 2**20
 
 
 OnFault = Callable[[Fault], None]
@@ -73,19 +75,22 @@ class File:
     name: str
     _columns: set[str] = field(default_factory=set, repr=False, compare=False)
 
-    def batches(self, on_fault: OnFault = refuse, batch_rows: int = BATCH_ROWS) -> Iterator[Table]:
-        """Yield the rows in batches; lines that are not rows go to `on_fault`."""
+    def batches(self, on_fault: OnFault = refuse, batch_rows: int | None = None) -> Iterator[Table]:
+        """Yield the rows in batches; lines that are not rows go to `on_fault`.
+
+        batch_rows : how many rows a batch has, or fewer. By default 16,384, and more if they are narrow.
+        """
         if not self.path.is_file():
             is_there = "is not a regular file, and rows are read more than once; copy them into a file."
             raise InputError(f"{self.name} {is_there if self.path.exists() else 'does not exist.'}")
         if self.format == "parquet":
             return _parquet(self, batch_rows)
         if self.format == "csv":
-            return _tables(self, _csv(self, on_fault), batch_rows)
+            return _tables(self, _csv(self, on_fault), batch_rows or BATCH_ROWS)
         # Many tools write JSON lines into files that are named .json.
         if self.format == "json" and _first_character(self.path, self.name) == "[":
-            return _tables(self, _json_items(self, on_fault), batch_rows, unit="item")
-        return _tables(self, _json_lines(self, on_fault), batch_rows)
+            return _tables(self, _json_items(self, on_fault), batch_rows or BATCH_ROWS, unit="item")
+        return _tables(self, _json_lines(self, on_fault), batch_rows or BATCH_ROWS)
 
     def separator(self) -> str:
         """Return the separator of a CSV file; a comma for other formats, and for .tsv, where the name implies it."""
@@ -127,16 +132,13 @@ def _first_character(path: Path, name: str) -> str:
         return text.read(1024).removeprefix("\ufeff").lstrip()[:1]
 
 
-def _parquet(file: File, batch_rows: int) -> Iterator[Table]:
+@contextmanager
+def reading_parquet(file: File) -> Iterator[None]:
+    """Turn errors of polars about a file into one that names the file."""
     import polars as pl
 
-    require_polars()
     try:
-        scan = pl.scan_parquet(file.path, glob=False)
-        length = int(scan.select(pl.len()).collect().item())
-        for first in range(0, length, batch_rows):
-            frame = scan.slice(first, batch_rows).collect()
-            yield FrameTable(file.name, "row", np.arange(first + 1, first + len(frame) + 1), frame)
+        yield
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"{file.name} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
     except pl.exceptions.PanicException as error:  # not an Exception: a bug in polars, or a damaged file
@@ -144,6 +146,26 @@ def _parquet(file: File, batch_rows: int) -> Iterator[Table]:
         raise InputError(
             f"{file.name} cannot be read as Parquet and is probably damaged; write it again. Polars gave up: {message}"
         ) from None
+
+
+def _parquet(file: File, batch_rows: int | None) -> Iterator[Table]:
+    import polars as pl
+
+    require_polars()
+    with reading_parquet(file):
+        scan = pl.scan_parquet(file.path, glob=False)
+        length = int(scan.select(pl.len()).collect().item())
+        first, access, size = 0, batch_rows or BATCH_ROWS, batch_rows or BATCH_ROWS
+        while first < length:
+            frame = scan.slice(first, access).collect()
+            for start in range(0, len(frame), size):
+                batch = frame[start : start + size]
+                yield FrameTable(file.name, "row", first + start + np.arange(1, len(batch) + 1), batch)
+            first += access
+            # The first rows show how many of them are worth reading at a time.
+            row_bytes = max(frame.estimated_size() / max(len(frame), 1), 1.0)
+            size = batch_rows or max(BATCH_ROWS, int(_BATCH_BYTES / row_bytes))
+            access = max(size, int(_ACCESS_BYTES / row_bytes) // size * size)
 
 
 def _json_lines(file: File, on_fault: OnFault) -> Iterator[_Row]:

@@ -292,6 +292,7 @@ def read(
     hashes_ids: bool = True,
     keeps_bad: bool = False,
     warns: bool = True,
+    uses_text: bool = True,
 ) -> Iterator[Batch]:
     """Yield the records in validated batches.
 
@@ -304,6 +305,7 @@ def read(
     hashes_ids : if False, ids are validated only, and a batch has none.
     keeps_bad : also yield batches in which all rows are bad, for callers who return all rows.
     warns : if False, rows without a label are left out without a warning.
+    uses_text : if False, `answer` is ignored, and so is `question` if rows have ids.
     """
     reading = reading or Reading()
     words = {expression_key(words): worth for words, worth in reading.expressions.items()}
@@ -333,11 +335,11 @@ def read(
             if reading.has(column, table.names):
                 checks.numbers(column, most, may_miss=True)
         # To ask for a column may read the whole file, so it comes last.
-        if needs_text or table.has(reading.name("question")):
+        if needs_text or ((uses_text or not needs_ids) and table.has(reading.name("question"))):
             # An empty question can be calibrated, but a fit learns nothing from it.
             may_be_empty = not needs_labels or (not needs_text and needs_ids)
             question, asked = checks.questions(may_be_empty=may_be_empty)
-        if needs_text or table.has(reading.name("answer")):
+        if needs_text or (uses_text and table.has(reading.name("answer"))):
             answer = checks.texts("answer")
         ids = checks.ids() if needs_ids else asked
         hashes = None
@@ -360,10 +362,15 @@ def read(
         raise InputError("there are no rows to use: the records are empty, or every row was left out.")
     if reading.percent and needs_confidence:
         percents.require(is_assumed=reading.assumes_percent)
-    if unlabelled and warns:
+    if warns:
+        warn_of_unlabelled(unlabelled, read_rows, reading.prefix or f"{table.origin}: ")
+
+
+def warn_of_unlabelled(unlabelled: int, of: int, prefix: str) -> None:
+    """Warn that rows without a label are not used, if there are any."""
+    if unlabelled:
         have = "has no label and is" if unlabelled == 1 else "have no label and are"
-        prefix = reading.prefix or f"{table.origin}: "
-        warnings.warn(f"{prefix}{unlabelled:,} of {read_rows:,} rows {have} not used.", QacalWarning, stacklevel=2)
+        warnings.warn(f"{prefix}{unlabelled:,} of {of:,} rows {have} not used.", QacalWarning, stacklevel=3)
 
 
 def tables_of(records: Any, reading: Reading) -> Iterator[tuple[Table, Reading]]:

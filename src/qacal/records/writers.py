@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from io import BufferedIOBase
 from itertools import chain, count, islice
 from pathlib import Path
+from queue import Full, Queue
+from threading import Thread
 from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING, Any
 
@@ -26,7 +28,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.records.files import format_of, is_tsv
-from qacal.records.table import Table, as_table
+from qacal.records.table import Table, as_table, require_polars
 from qacal.storage import patiently
 
 if TYPE_CHECKING:
@@ -116,11 +118,12 @@ def _writer(temporary: Path, path: str | Path, like: str, separator: str) -> Ite
     if kind == "parquet":
         parts = Path(f"{temporary}{PARTS}")
         parts.mkdir()
+        joined = _ParquetWriter(temporary, parts)
         try:
-            joined = _ParquetWriter(temporary, parts)
             yield joined
             joined.finish()
         finally:
+            joined.stop()
             shutil.rmtree(parts, ignore_errors=True)
         return
     is_packed = str(path).lower().endswith(".gz")
@@ -196,29 +199,93 @@ class _CsvWriter(Writer):
 
 @dataclass
 class _ParquetWriter(Writer):
-    """Writes each batch as a part, and joins the parts at the end without holding them in memory."""
+    """Writes batches as they come. Rows with other columns, or other types, begin a new part; the end joins parts."""
 
     path: Path
     folder: Path
     parts: list[Path] = field(default_factory=list)
+    sink: _ParquetSink | None = None
 
     def write(self, table: Table) -> None:
-        self.parts.append(self.folder / f"{len(self.parts)}.parquet")
-        with plain_errors():
-            table.frame().write_parquet(self.parts[-1])
+        frame = table.frame()
+        if self.sink is None or self.sink.schema != frame.schema:
+            self._close()
+            self.parts.append(self.folder / f"{len(self.parts)}.parquet")
+            self.sink = _ParquetSink(self.parts[-1], frame.schema)
+        self.sink.write(frame)
 
     def finish(self) -> None:
         import polars as pl
 
+        self._close()
         with plain_errors():
             if not self.parts:
                 pl.DataFrame().write_parquet(self.path)
             elif len(self.parts) == 1:
-                shutil.copyfile(self.parts[0], self.path)
+                os.replace(self.parts[0], self.path)
             else:
                 pl.concat([pl.scan_parquet(part) for part in self.parts], how="diagonal_relaxed").sink_parquet(
                     self.path
                 )
+
+    def _close(self) -> None:
+        if self.sink is not None:
+            self.sink.close()
+            self.sink = None
+
+    def stop(self) -> None:
+        """End the work on a file that will not be finished."""
+        if self.sink is not None:
+            self.sink.stop()
+
+
+class _ParquetSink:
+    """One Parquet file, which polars writes in a thread while the next rows are computed; few rows are in memory."""
+
+    def __init__(self, path: Path, schema: pl.Schema) -> None:
+        from polars.io.plugins import register_io_source
+
+        require_polars()
+        self.schema = schema
+        self._path = path
+        self._waiting: Queue[pl.DataFrame | None] = Queue(maxsize=2)
+        self._is_stopped = False
+        self._error: BaseException | None = None
+        self._rows = register_io_source(self._frames, schema=schema)
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def write(self, frame: pl.DataFrame | None) -> None:
+        while self._error is None:
+            with suppress(Full):
+                return self._waiting.put(frame, timeout=0.2)
+        with plain_errors():
+            raise self._error
+
+    def close(self) -> None:
+        """Write what is waiting, and end the file."""
+        self.write(None)
+        self._thread.join()
+        if self._error is not None:
+            with plain_errors():
+                raise self._error
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        with suppress(Full):
+            self._waiting.put_nowait(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._rows.sink_parquet(self._path)
+        except BaseException as error:  # also a panic of polars, which is no Exception; write and close raise it
+            self._error = error
+
+    def _frames(self, *options: Any) -> Iterator[pl.DataFrame]:
+        """Yield frames for polars; it asks for no selection of them."""
+        while (frame := self._waiting.get()) is not None and not self._is_stopped:
+            yield frame
 
 
 @contextmanager

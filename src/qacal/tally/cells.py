@@ -159,17 +159,23 @@ def _starts(new: Bools) -> Ints:
     return np.concatenate([[0], np.flatnonzero(new) + 1])
 
 
-def snap(confidence: Floats, resolution: float) -> Floats:
-    """Round confidences, read to seven decimals, to the grid 0, resolution, ..., 1.
-
-    >>> snap(np.array([0.123, 0.3, 1.0]), 0.1)
-    array([0.1, 0.3, 1. ])
-    """
+def grid_steps(resolution: float) -> int:
+    """Return the number of steps of the grid 0, resolution, ..., 1; raise if it is not a whole number."""
     # Confidences have seven decimals: the points of a finer grid than 10^-6 could not be told apart.
     steps = round(1 / resolution) if is_number(resolution, 1e-6, 1) else 0
     if not steps or abs(steps * resolution - 1) > 1e-9:
         raise InputError(
             f"resolution is {shown(resolution)}; expected 1/k for a whole number k up to 10^6, such as 0.01."
         )
+    return steps
+
+
+def snap(confidence: Floats, resolution: float) -> Floats:
+    """Round confidences, read to seven decimals, to the grid 0, resolution, ..., 1.
+
+    >>> snap(np.array([0.123, 0.3, 1.0]), 0.1)
+    array([0.1, 0.3, 1. ])
+    """
+    steps = grid_steps(resolution)
     # Division by a whole number gives the float nearest to the decimal; multiplying by 0.1 gives 0.30000000000000004.
     return np.rint(seven_decimals(confidence) * steps) / steps

@@ -243,6 +243,30 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and -(2**63) <= value < 2**64
 
 
+class Repeats:
+    """Whether any id occurs twice, in eight bytes of memory for each row.
+
+    >>> ids = Repeats()
+    >>> for part in (["q1", "q2"], ["q3", "q1"]):
+    ...     ids.add(id_hashes(part, 2))
+    >>> ids.found
+    True
+    """
+
+    def __init__(self) -> None:
+        # By their highest bits: a part is sorted alone, so that there is no second copy of all of them.
+        self._parts: list[list[Hashes]] = [[] for _ in range(16)]
+
+    def add(self, hashes: Hashes) -> None:
+        part = hashes >> np.uint64(60)
+        for number, hashes_of_part in enumerate(self._parts):
+            hashes_of_part.append(hashes[part == number])
+
+    @property
+    def found(self) -> bool:
+        return any(surplus(np.concatenate(part)) > 0 for part in self._parts if part)
+
+
 class HashSample:
     """A sample of at most `most` rows, those with the lowest hashes: it does not depend on the order of rows."""
 

@@ -1,0 +1,239 @@
+"""Count the rows of files into a tally: as many rows as you like, in little memory.
+
+In Parquet, polars groups and counts; all that Python sees are cells. Rows that polars cannot be trusted with (bad ones,
+soft labels, confidences in words) and other formats go through :func:`~qacal.records.reading.read`, so that a row means
+the same either way, and bad rows have the same messages.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.records.files import File, open_file, reading_parquet
+from qacal.records.reading import BadRows, Reading, read, warn_of_unlabelled
+from qacal.records.table import require_polars
+from qacal.tally.arrays import Hashes, as_written, seven_decimals
+from qacal.tally.cells import grid_steps
+from qacal.tally.ids import Repeats, id_hashes
+from qacal.tally.tally import Tally, TallySum
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MOST_CELLS = 2**23
+"""A tally with more cells than this is refused: it would have nearly as many cells as rows."""
+
+# Rows that polars counts at a time: enough that adding up costs little, few enough for the memory if no two are alike.
+_ROWS_A_STEP = 2**23
+_IDS_A_STEP = 2**20
+_FLOATS = ("Float32", "Float64")
+# Labels of groups of these types mean the same in polars and in Python; ids have all but the first.
+_LABELS = ("Boolean", "String", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
+_NUMBERS = (*_FLOATS, "Boolean", *_LABELS[2:])
+_COUNTS = ("rows", "right", "wrong", "unlabelled")
+_NOT_ON_GRID = 2**32 - 1
+
+_Tell: TypeAlias = Callable[[int], None]
+
+
+def tally_files(
+    paths: str | Path | Sequence[str | Path],
+    groups: str | Sequence[str] = (),
+    *,
+    reading: Reading | None = None,
+    resolution: float | None = None,
+    progress: Callable[[str, int], None] | None = None,
+) -> Tally:
+    r"""Return the tally of all labelled rows of files, as :meth:`qacal.Tally.of` would of the rows in memory.
+
+    With labels of 0 and 1 it does not depend on the number and order of files and rows.
+
+    paths : files of records, or patterns such as ``"logs/*.parquet"``.
+    groups : the columns that rows are grouped by. Each is a partition of the tally, with the name of the column.
+    reading : how to read the rows.
+    resolution : round confidences to the grid 0, resolution, ..., 1. Without it, confidences that are all different
+        make as many cells as rows, and too many cells are an error.
+    progress : called with the name of the step and the number of rows so far.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> rows = [{"topic": "law", "confidence": 0.9, "correct": right} for right in (0, 1, 1)]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for day in ("monday", "tuesday"):
+    ...         _ = Path(folder, f"{day}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    ...     tally = tally_files(f"{folder}/*.jsonl", "topic")
+    >>> tally, tally.rows, tally.wt
+    (Tally(6 rows in 1 cells, 1 groups), array([6]), array([4.]))
+    """
+    reading = reading or Reading()
+    names = [groups] if isinstance(groups, str) else list(groups)
+    if resolution is not None:
+        grid_steps(resolution)  # it checks the resolution
+    counted, repeats = TallySum(), Repeats()
+    for file in files_of(paths):
+        before = counted.rows
+
+        def tell(rows: int, before: int = before) -> None:
+            if progress is not None:
+                progress("counting", before + rows)
+
+        tally = _counted_by_polars(file, reading, names, resolution, repeats, tell)
+        counted.add(tally or _counted_by_batches(file, reading, names, resolution, repeats, tell))
+    # Only here it is known which questions are in several files; added tallies do not know it.
+    return replace(counted.total(), is_clustered=repeats.found, is_sum=False)
+
+
+def files_of(paths: str | Path | Sequence[str | Path]) -> list[File]:
+    """Return files; those that match a pattern in the order of their names.
+
+    >>> [file.name for file in files_of(["b.csv", "a.csv"])]
+    ['b.csv', 'a.csv']
+    """
+    found: list[File] = []
+    for path in [paths] if isinstance(paths, str | Path) else paths:
+        is_pattern = glob.has_magic(str(path)) and not Path(path).exists()
+        matching = sorted(glob.glob(str(path), recursive=True)) if is_pattern else [path]
+        if not matching:
+            raise InputError(f"no file matches {path}.")
+        found.extend(map(open_file, matching))
+    if not found:
+        raise InputError("there are no files to count; name at least one.")
+    return found
+
+
+def _counted_by_batches(
+    file: File, reading: Reading, groups: list[str], resolution: float | None, repeats: Repeats, tell: _Tell
+) -> Tally:
+    counted = TallySum()
+    for batch in read(file, reading, needs_labels=True, needs_text=False, uses_text=False):
+        columns = {name: batch.column(name) for name in groups}
+        counted.add(Tally.of(batch.confidence, batch.correct, groups=columns, resolution=resolution))
+        if counted.cells > 2 * MOST_CELLS:
+            _require_few(len(counted.total()), file)
+        if batch.ids is not None:
+            repeats.add(batch.ids)
+        tell(counted.rows)
+    _require_few(counted.cells, file)
+    return counted.total()
+
+
+def _counted_by_polars(
+    file: File, reading: Reading, groups: list[str], resolution: float | None, repeats: Repeats, tell: _Tell
+) -> Tally | None:
+    """Return the tally of a file of Parquet; None if the file needs a closer look at each row."""
+    import polars as pl
+
+    if file.format != "parquet" or not file.path.is_file() or reading.percent:
+        return None
+    require_polars()
+    keys = [f"{name}:label" for name in groups]
+    with reading_parquet(file):
+        scan = pl.scan_parquet(file.path, glob=False)
+        schema = scan.collect_schema()
+        confidence, correct = (reading.name(name) for name in ("confidence", "correct"))
+        types = {name: str(schema.get(name)) for name in (confidence, correct, *groups)}
+        is_plain = all(types[name] in _NUMBERS for name in (confidence, correct))
+        if not (
+            is_plain and all(types[name] in _LABELS for name in groups) and {*reading.columns.values()} <= {*schema}
+        ):
+            return None
+        label, stated = pl.col(correct), pl.col(confidence)
+        is_missing = label.is_null() | label.is_nan() if types[correct] in _FLOATS else label.is_null()
+        if resolution is not None:
+            stated = stated.map_batches(partial(_on_grid, resolution), pl.UInt32, is_elementwise=True)
+        length = int(scan.select(pl.len()).collect().item())
+        parts: list[pl.DataFrame] = []
+        for first in range(0, length, _ROWS_A_STEP):
+            parts.append(
+                scan.slice(first, _ROWS_A_STEP)
+                .group_by(*(pl.col(name).alias(key) for name, key in zip(groups, keys, strict=True)), confidence=stated)
+                .agg(rows=pl.len(), right=(label == 1).sum(), wrong=(label == 0).sum(), unlabelled=is_missing.sum())
+                .collect(engine="streaming")
+            )
+            if sum(map(len, parts)) > MOST_CELLS or first + _ROWS_A_STEP >= length:
+                parts = [pl.concat(parts).group_by(*keys, "confidence").agg(pl.col(*_COUNTS).sum())]
+                _require_few(len(parts[0]), file)
+            tell(min(first + _ROWS_A_STEP, length))
+    if not parts:
+        return None
+    counts = {name: parts[0][name].to_numpy().astype(np.int64) for name in _COUNTS}
+    rows = counts["right"] + counts["wrong"]
+    stated_values = parts[0]["confidence"].to_numpy()
+    h = as_written(stated_values) if resolution is None else stated_values / grid_steps(resolution)
+    is_used = rows > 0
+    if not np.array_equal(rows + counts["unlabelled"], counts["rows"]) or not is_used.any():
+        return None
+    if not ((h[is_used] >= 0) & (h[is_used] <= 1)).all():
+        return None
+    if not _added_ids(scan.filter(~is_missing), reading, schema, repeats):
+        return None
+    unlabelled = int(counts["unlabelled"].sum())
+    if isinstance(reading.on_fault, BadRows):
+        seen = BadRows()
+        seen.add_rows(file.name, length)
+        seen.add_unlabelled(file.name, unlabelled)
+        reading.on_fault.take_rows(seen)
+    warn_of_unlabelled(unlabelled, length, reading.prefix or f"{file.name}: ")
+    right = counts["right"][is_used].astype(np.float64)
+    weight = rows[is_used].astype(np.float64)
+    sums = dict.fromkeys(("w", "ww"), weight) | dict.fromkeys(("wt", "wtt", "wwt", "wwtt"), right)
+    settings = {"n_blocks": 1, "seed": 0, "is_clustered": False, "is_sum": False, "resolution": resolution}
+    labels = parts[0].select(keys).filter(pl.Series(is_used))
+    table = labels.with_columns(
+        pl.Series("confidence", h[is_used]),
+        pl.Series("rows", rows[is_used]),
+        *(pl.Series(name, values) for name, values in sums.items()),
+        **{name: pl.lit(value) for name, value in settings.items() if value is not None},
+    )
+    return Tally.from_polars(
+        table if resolution is not None else table.with_columns(resolution=pl.lit(None, pl.Float64))
+    )
+
+
+def _on_grid(resolution: float, column: pl.Series) -> pl.Series:
+    """Return the places of confidences on a grid."""
+    import polars as pl
+
+    values = as_written(column.to_numpy())
+    is_good = (values >= 0) & (values <= 1)
+    places = np.full(len(values), _NOT_ON_GRID, dtype=np.uint32)
+    places[is_good] = np.rint(seven_decimals(values[is_good]) * grid_steps(resolution))
+    return pl.Series(places)
+
+
+def _added_ids(scan: pl.LazyFrame, reading: Reading, schema: pl.Schema, repeats: Repeats) -> bool:
+    """Add the ids of rows, or the questions that stand for them; return False if some are not ids."""
+    name = next((name for name in map(reading.name, ("id", "question")) if name in schema), None)
+    if name is None:
+        return True
+    if str(schema[name]) not in _LABELS[1:]:
+        return False
+    import polars as pl
+
+    ids, hashes = scan.select(pl.col(name)), list[Hashes]()
+    length = int(ids.select(pl.len()).collect().item())
+    for first in range(0, length, _IDS_A_STEP):
+        column = ids.slice(first, _IDS_A_STEP).collect()[name]
+        if column.null_count() or (str(column.dtype) == "String" and (column.str.strip_chars() == "").any()):
+            return False
+        hashes.append(id_hashes(column, len(column)))
+    for some in hashes:
+        repeats.add(some)
+    return True
+
+
+def _require_few(cells: int, file: File) -> None:
+    if cells > MOST_CELLS:
+        raise InputError(
+            f"{file.name}: the tally has more than {MOST_CELLS:,} cells, because most confidences differ. Round them: "
+            "--resolution 0.001 (in Python: resolution=0.001)."
+        )
