@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import qacal
 from qacal.metrics.calibration import estimate_calibration_error, estimate_maximum_calibration_error
-from qacal.model.export import to_sql
+from qacal.model.sql import to_sql
 from tests.calibrators.contract import CALIBRATORS
 from tests.model.test_exports import run
 from tests.sizes import examples
@@ -199,7 +199,7 @@ def test_calibrators(calibrator, rows):
             assert inside(evidence.low)
             assert inside(evidence.high)
             assert (evidence.low <= evidence.high).all()
-    expression = called(lambda: to_sql(model))
+    expression = called(lambda: to_sql(model, dialect="sqlite"))
     labels = sorted({label for label in rows.get("groups", ("", []))[1] if isinstance(label, str)})
     if expression is not None and labels:
         h = np.linspace(0.1, 0.9, len(labels))

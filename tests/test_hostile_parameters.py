@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import qacal
-from qacal.model.export import to_json, to_sql
+from qacal.model.export import to_json
+from qacal.model.sql import to_sql
 from tests.answers import answers
 from tests.tables import each
 
@@ -171,7 +172,10 @@ CALLS = {
     "check": lambda model, /, **given: qacal.check(**{"records": ANSWERS, **given}),
     "evaluate": lambda model, /, **given: qacal.evaluate(**{**COLUMNS_OF_ROWS, **given}),
     "metrics.estimate_auroc": lambda model, /, **given: qacal.metrics.estimate_auroc(**{**COLUMNS_OF_ROWS, **given}),
-    "model.export.to_sql": lambda model, /, **given: to_sql(**{"calibrator": model.calibrator_, **given}),
+    "Tally.sql": lambda model, /, **given: qacal.Tally.sql(**{"table": "logs", "dialect": "duckdb", **given}),
+    "model.sql.to_sql": lambda model, /, **given: to_sql(
+        **{"calibrator": model.calibrator_, "dialect": "duckdb", **given}
+    ),
     "model.export.to_json": lambda model, calibrator: to_json(calibrator),
     "load": lambda model, path: qacal.load(path),
     "embedder": lambda model, name: qacal.embedder(name),

@@ -73,6 +73,13 @@ class MissingPackageError(QacalError, ImportError):
     """An optional package is not installed: the message names it and the extra that installs it."""
 
 
+def missing_package(name: str, extra: str) -> MissingPackageError:
+    """Return the error for a package of an extra that is not installed."""
+    return MissingPackageError(
+        f"the package {name} is not installed; run in the clone of qacal: {pip_install(extra)}", name=name
+    )
+
+
 class ServerError(QacalError, ConnectionError):
     """A server cannot be reached, does not reply, or replies with errors only."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from qacal import load
+from qacal import Tally, load
 from qacal.cli import options
 from qacal.cli.main import main
 from qacal.errors import InputError, QacalWarning
@@ -268,10 +268,29 @@ def test_plan():
     assert "500 rows cannot guarantee epsilon=0.01" in err
 
 
+def test_export_of_the_select_that_makes_a_tally():
+    options = ("--group", "subject", "--group", "tenant", "--id", "question_id", "--weight", "w", "--resolution", "0.1")
+    asked = {"groups": ["subject", "tenant"], "ids": "question_id", "sample_weight": "w", "resolution": 0.1}
+    printed = ok("export", "--tally", "logs", "--dialect", "spark", "--correct", "right", *options)
+    assert printed == Tally.sql("logs", dialect="spark", correct="right", **asked) + "\n"
+    for arguments, message in [
+        (["--tally", "logs"], "--tally needs --dialect"),
+        (["model", "--tally", "logs", "--dialect", "duckdb"], "give either a model, or --tally TABLE"),
+        (["--dialect", "duckdb"], "give either a model, or --tally TABLE"),
+        (["--tally", "logs", "--dialect", "mysql"], "expected one of bigquery, duckdb"),
+    ]:
+        code, out, err = run("export", *arguments)
+        assert (code, out) == (1, "")
+        assert message in err
+
+
 def test_export(folder, tmp_path):
     ok("fit", folder / "answers.parquet", "-o", tmp_path / "model", "--calibrator", "tree-binning")
-    assert ok("export", tmp_path / "model", "--to", "sql").startswith("CAST(CASE")
+    assert ok("export", tmp_path / "model", "--dialect", "postgres").startswith("CAST(CASE")
     assert json.loads(ok("export", tmp_path / "model"))
+    code, _, err = run("export", tmp_path / "model", "--group", "a", "--group", "b")
+    assert code == 1
+    assert "a model has one column of groups" in err
     ok(
         "fit",
         folder / "answers.parquet",

@@ -2,14 +2,18 @@
 
 import json
 import sqlite3
+import sys
 from datetime import date
 from itertools import cycle, islice
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
+import sqlglot
 from sklearn.base import clone
 
-from qacal import InputError, MarginBinning, NotFittedError, Paths, QABinning, Tally
+from qacal import InputError, MarginBinning, MissingPackageError, NotFittedError, Paths, QABinning, Tally
 from qacal.calibrators import (
     HierarchicalScaling,
     Identity,
@@ -19,12 +23,14 @@ from qacal.calibrators import (
     UniformMassBinning,
 )
 from qacal.calibrators.cells import Cells
-from qacal.model import sql
-from qacal.model.export import _last_below, to_json, to_sql
+from qacal.model.export import to_json
+from qacal.model.sql import to_sql
 from qacal.tally.arrays import seven_decimals
-from qacal.tally.cells import snap
+from qacal.tally.cells import last_read_as, snap
+from qacal.tally.sql import DIALECTS
 from tests.calibrators.contract import CALIBRATORS, name_of
 from tests.sizes import FULL
+from tests.tally.test_sql import quoted
 
 EXPORTABLE = [calibrator for calibrator in CALIBRATORS if getattr(calibrator, "ties", "merge") == "merge"]
 every_exportable = pytest.mark.parametrize("calibrator", EXPORTABLE, ids=name_of)
@@ -72,11 +78,22 @@ def run(expression, h, groups, confidence="confidence", group="group_id", types=
     except sqlite3.OperationalError:  # a SQLite built without mathematical functions
         base.create_function("EXP", 1, lambda x: None if x is None else float(np.exp(x)), deterministic=True)
         base.create_function("LN", 1, lambda x: None if x is None else float(np.log(x)), deterministic=True)
-    columns = f"{sql.name(confidence)} {types[0]}, {sql.name(group)} {types[1]}"
+    columns = f"{quoted(confidence, 'sqlite')} {types[0]}, {quoted(group, 'sqlite')} {types[1]}"
     base.execute(f"CREATE TABLE answers (number INTEGER PRIMARY KEY, {columns})")
     rows = [(None if x is None else float(x), label) for x, label in zip(h, groups, strict=True)]
     base.executemany("INSERT INTO answers VALUES (NULL, ?, ?)", rows)
     return [row[0] for row in base.execute(f"SELECT {expression} FROM answers ORDER BY number")]
+
+
+def run_on_duckdb(expression, h, groups, confidence="confidence", group="group_id", types=("DOUBLE", "BIGINT")):
+    names = [quoted(confidence, "duckdb"), quoted(group, "duckdb")]
+    with duckdb.connect() as base:
+        rows = pa.table({"h": pa.array(h), "g": pa.array(groups, pa.string() if types[1] == "VARCHAR" else None)})
+        base.register("given", rows)
+        declared = f"CAST(h AS {types[0]}) AS {names[0]}, CAST(g AS {types[1]}) AS {names[1]}"
+        base.execute(f"CREATE TABLE answers AS SELECT row_number() OVER () AS number, {declared} FROM given")
+        found = base.sql(f"SELECT {expression} AS calibrated FROM answers ORDER BY number").fetchnumpy()["calibrated"]
+        return np.ma.filled(found.astype(float), np.nan)
 
 
 def known_to(model, kind, groups):
@@ -100,13 +117,35 @@ def assert_sql_answers_as_predict_does(calibrator, kind, tied):
     # Curves are tested at seven decimals: a database does not round further digits as numpy does.
     h = h if is_discrete or isinstance(model, Identity) else seven_decimals(h)
     expected = model.predict(h, groups=known_to(model, kind, groups))
-    np.testing.assert_allclose(run(to_sql(model), h, groups), expected, rtol=0, atol=0 if is_discrete else 1e-12)
+    np.testing.assert_allclose(
+        run(to_sql(model, dialect="sqlite"), h, groups), expected, rtol=0, atol=0 if is_discrete else 1e-12
+    )
     short = h.astype(np.float32).astype(float)
     if not isinstance(model, Identity):
         np.testing.assert_array_equal(model.predict(short, groups=known_to(model, kind, groups)), expected)
         np.testing.assert_allclose(
-            run(to_sql(model), short, groups), expected, rtol=0, atol=0 if is_discrete else 1e-12
+            run(to_sql(model, dialect="sqlite"), short, groups), expected, rtol=0, atol=0 if is_discrete else 1e-12
         )
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@every_exportable
+def test_duckdb_answers_as_predict_does(calibrator, dialect):
+    """In columns of all types; it runs the SQL of other dialects as sqlglot translates it."""
+    for kind in KINDS if dialect == "duckdb" else ["text"]:
+        model = fitted(calibrator, kind)
+        expression, is_discrete = to_sql(model, dialect=dialect), model.properties.is_discrete
+        if dialect != "duckdb":
+            (expression,) = sqlglot.transpile(expression, read=dialect, write="duckdb")
+        h, groups = asked(kind, n=200)
+        h = np.concatenate([h, edges_of(model)])
+        h = h if is_discrete or isinstance(model, Identity) else seven_decimals(h)
+        groups = list(islice(cycle(groups), len(h)))
+        expected = model.predict(h, groups=known_to(model, kind, groups))
+        for column in ("DOUBLE", "FLOAT") if dialect == "duckdb" and not isinstance(model, Identity) else ("DOUBLE",):
+            given = h.astype(np.float32).astype(float) if column == "FLOAT" else h
+            found = run_on_duckdb(expression, given, groups, types=(column, "VARCHAR" if kind == "text" else "BIGINT"))
+            np.testing.assert_allclose(found, expected, rtol=0, atol=0 if is_discrete else 1e-12)
 
 
 def edges_of(model):
@@ -115,7 +154,7 @@ def edges_of(model):
     tops = [part["up_to"] for entry in exported for part in entry.get("bins", []) if part["up_to"] is not None]
     tops += [knot["confidence"] for entry in exported for knot in entry.get("knots", [])]
     tops = np.array(tops, dtype=float)
-    ends = _last_below(tops, seven_decimals)
+    ends = last_read_as(tops, seven_decimals)
     near = np.concatenate([tops, ends])
     short = near.astype(np.float32)
     for _ in range(2):
@@ -194,7 +233,9 @@ def test_curves_with_margins_keep_their_intervals_in_json_and_their_shifts_in_sq
     evidence = model.explain(asked, groups=groups)
     found = [answer(exported, x, label) for x, label in zip(asked.tolist(), groups, strict=True)]
     np.testing.assert_allclose(found, evidence.calibrated, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(run(to_sql(model), asked, groups), evidence.calibrated, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        run(to_sql(model, dialect="sqlite"), asked, groups), evidence.calibrated, rtol=0, atol=1e-12
+    )
     bands = [exported["bands"][at] for at in np.repeat([0, 0, 1, 1, 1], 4)]
     low = [x - band["below"] for x, band in zip(found, bands, strict=True)]
     high = [x + band["over"] for x, band in zip(found, bands, strict=True)]
@@ -228,20 +269,20 @@ def test_a_tree_cut_at_a_depth_is_asked_by_the_groups_that_the_evidence_names(ca
     shift = 0 if depth is None else 4 - depth
     groups = [leaf if leaf is None or not 0 <= leaf < 16 else leaf >> shift for leaf in leaves]
     assert all(name is None or name == group for name, group in zip(evidence.group, groups, strict=True))
-    found = np.array(run(to_sql(model), h, groups), dtype=float)
+    found = np.array(run(to_sql(model, dialect="sqlite"), h, groups), dtype=float)
     np.testing.assert_allclose(found, evidence.calibrated, rtol=0, atol=1e-12)
 
 
 def test_null_and_impossible_confidences_are_null():
     for calibrator in (Identity(), PlattScaling(), QABinning(points_per_bin=30), IsotonicCalibration()):
-        expression = to_sql(fitted(calibrator, "int"))
+        expression = to_sql(fitted(calibrator, "int"), dialect="sqlite")
         assert run(expression, [None, 85.0, -0.1, 1.0000001], [1, 1, 1, None]) == [None] * 4
 
 
 @pytest.mark.parametrize("resolution", [1.0, 0.5, 0.2, 0.1, 0.05, 0.04, 0.01, 1 / 3, 1 / 7, 0.001])
 def test_thresholds_before_snapping_are_exact(resolution):
     grid = snap(np.linspace(0, 1, round(1 / resolution) + 1), resolution)
-    last = _last_below(grid, lambda h: snap(h, resolution))
+    last = last_read_as(grid, lambda h: snap(h, resolution))
     assert last[-1] == 1
     np.testing.assert_array_equal(snap(last, resolution), grid)
     np.testing.assert_array_equal(snap(np.nextafter(last[:-1], 2), resolution), grid[1:])
@@ -254,12 +295,14 @@ def test_halves_are_rounded_as_numpy_rounds_them(resolution):
     model = UniformMassBinning(points_per_bin=1, resolution=resolution).fit(h, rng.random(500))
     halves = (np.arange(round(1 / resolution)) + 0.5) * resolution
     halves = np.concatenate([halves, np.nextafter(halves, 0), np.nextafter(halves, 1)])
-    np.testing.assert_array_equal(run(to_sql(model), halves, [None] * len(halves)), model.predict(halves))
+    np.testing.assert_array_equal(
+        run(to_sql(model, dialect="sqlite"), halves, [None] * len(halves)), model.predict(halves)
+    )
 
 
 def test_jittered_ties_are_refused_and_distinct_scores_are_not():
     with pytest.raises(InputError, match=r'hash of an id.*fit with --ties merge .in Python: ties="merge".'):
-        to_sql(fitted(QABinning(points_per_bin=7, ties="jitter"), "int"))
+        to_sql(fitted(QABinning(points_per_bin=7, ties="jitter"), "int"), dialect="sqlite")
     with pytest.raises(InputError, match="hash of an id"):
         to_json(fitted(QABinning(points_per_bin=7, ties="jitter"), "int"))
     rng = np.random.default_rng(0)
@@ -267,7 +310,7 @@ def test_jittered_ties_are_refused_and_distinct_scores_are_not():
         h := rng.permutation(100) / 100, rng.random(100) < h
     )
     h = np.concatenate([h, edges_of(model), rng.random(1000)])
-    np.testing.assert_array_equal(run(to_sql(model), h, [None] * len(h)), model.predict(h))
+    np.testing.assert_array_equal(run(to_sql(model, dialect="sqlite"), h, [None] * len(h)), model.predict(h))
 
 
 def test_curves_too_steep_for_exp_are_written_with_their_ends():
@@ -275,8 +318,8 @@ def test_curves_too_steep_for_exp_are_written_with_their_ends():
         model = fitted(PlattScaling(feature=feature), "none")
         object.__setattr__(model.maps_, "slope", 1e5)
         object.__setattr__(model.maps_, "intercept", -5e4 if feature == "confidence" else 0.0)
-        expression = to_sql(model)
-        assert "> 700.0e0 THEN 1.0e0" in expression
+        expression = to_sql(model, dialect="sqlite")
+        assert "> 700.0e0 THEN 1.0e0" in " ".join(expression.split())
         h = seven_decimals(np.concatenate([np.linspace(0, 1, 101), 0.5 + np.linspace(-0.01, 0.01, 101)]))
         np.testing.assert_allclose(run(expression, h, [None] * len(h)), model.predict(h), rtol=0, atol=1e-9)
 
@@ -286,7 +329,7 @@ def test_groups_of_several_types_are_refused():
     groups[:] = [2, "2"] * 100
     model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=groups)
     with pytest.raises(InputError, match="int and str; a column has one type"):
-        to_sql(model)
+        to_sql(model, dialect="sqlite")
     assert [entry["group"] for entry in to_json(model)["maps"]] == [None, 2, "2"]
 
 
@@ -295,21 +338,24 @@ def test_values_that_sql_and_json_cannot_represent_are_refused():
     groups[:] = [(1, 2), (3, 4)] * 100
     model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=groups)
     with pytest.raises(InputError, match="convert groups to text before fitting"):
-        to_sql(model)
+        to_sql(model, dialect="sqlite")
     for labels in (["a\0b", "c"], ["\ud800", "c"], [float("inf"), 1.0]):
         model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=labels * 100)
         with pytest.raises(InputError, match="no equal in SQL"):
-            to_sql(model)
+            to_sql(model, dialect="sqlite")
     for label in (date(2024, 1, 1), "\ud800", float("inf"), 10**5000):
         groups[:] = [label, 1] * 100
         model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=groups)
         with pytest.raises(InputError, match=r"the export cannot be JSON: .* Convert groups to text"):
             to_json(model)
     with pytest.raises(NotFittedError, match="call fit"):
-        to_sql(QABinning())
+        to_sql(QABinning(), dialect="sqlite")
     for column in ("", "\ud800", None):
         with pytest.raises(InputError, match="not the name of a column"):
-            to_sql(fitted(Identity(), "none"), confidence=column)
+            to_sql(fitted(Identity(), "none"), dialect="sqlite", confidence=column)
+    for dialect in ("mysql", "DUCKDB", None, 7):
+        with pytest.raises(InputError, match="expected one of bigquery, duckdb, postgres, snowflake, spark, sqlite"):
+            to_sql(fitted(Identity(), "none"), dialect=dialect)
 
 
 @pytest.mark.parametrize(
@@ -319,13 +365,24 @@ def test_names_are_quoted_where_they_must_be(column):
     model = fitted(QABinning(points_per_bin=30), "text")
     h, groups = asked("text", n=200)
     confidence = f"{column} of it"
-    expression = to_sql(model, confidence=confidence, group=column)
+    expression = to_sql(model, dialect="sqlite", confidence=confidence, group=column)
     found = run(expression, h, groups, confidence=confidence, group=column, types=("REAL", "TEXT"))
+    np.testing.assert_array_equal(found, model.predict(h, groups=groups))
+    expression = to_sql(model, dialect="duckdb", confidence=confidence, group=column)
+    found = run_on_duckdb(expression, h, groups, confidence=confidence, group=column, types=("DOUBLE", "VARCHAR"))
     np.testing.assert_array_equal(found, model.predict(h, groups=groups))
 
 
-def test_every_word_that_sqlite_reserves_is_quoted():
-    base = sqlite3.connect(":memory:")
-    for word in sorted(sql._RESERVED):
-        base.execute(f"SELECT {sql.name(word)} FROM (SELECT 1 AS {sql.name(word)})")
-        base.execute(f"SELECT {sql.name(word + '_')} FROM (SELECT 1 AS {word}_)")
+def test_sqlite_does_not_take_a_missing_column_for_a_text():
+    expression = to_sql(fitted(QABinning(points_per_bin=30), "text"), dialect="sqlite", group="subjekt")
+    with pytest.raises(sqlite3.OperationalError, match="no such column"):
+        run(expression, [0.5], ["law"], group="subject")
+
+
+def test_json_needs_no_sqlglot(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    for name in ("qacal.tally.sql", "qacal.model.sql"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert to_json(fitted(Identity(), "none"))["form"] == "identity"
+    with pytest.raises(MissingPackageError, match=r"sqlglot is not installed; run .*'.\[sql\]'"):
+        Tally.sql("logs", dialect="duckdb")

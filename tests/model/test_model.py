@@ -372,7 +372,7 @@ def test_groups_by_name_vectors_and_sql_give_what_calibrate_gives(calibrator, de
     """The default tree is cut at a depth; groups are named at that depth."""
     import sqlite3
 
-    from qacal.model.export import to_sql
+    from qacal.model.sql import to_sql
 
     rows = answers(3000)
     model = QACalibrator(calibrator=calibrator).fit(rows)
@@ -384,7 +384,8 @@ def test_groups_by_name_vectors_and_sql_give_what_calibrate_gives(calibrator, de
     base = sqlite3.connect(":memory:")
     base.execute("CREATE TABLE answers (confidence REAL, g INTEGER)")
     base.executemany("INSERT INTO answers VALUES (?, ?)", zip(h.tolist(), groups.tolist(), strict=True))
-    found = base.execute(f"SELECT {to_sql(model.calibrator_, group='g')} FROM answers ORDER BY rowid").fetchall()
+    expression = to_sql(model.calibrator_, dialect="sqlite", group="g")
+    found = base.execute(f"SELECT {expression} FROM answers ORDER BY rowid").fetchall()
     np.testing.assert_array_equal([row[0] for row in found], expected)
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from qacal import QABinning
 from qacal.calibrators import Identity, PlattScaling
-from qacal.model import sql
-from qacal.model.export import to_sql
+from qacal.model.sql import to_sql
 from qacal.tally.arrays import seven_decimals
 from tests.model.test_exports import KINDS, asked, edges_of, every_exportable, fitted, known_to
+from tests.tally.test_sql import quoted
 
 INITDB = shutil.which("initdb") or next(iter(sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), reverse=True)), None)
 
@@ -55,7 +55,7 @@ def ask():
 
 def run(ask, expression, h, groups, types, confidence="confidence", group="group_id"):
     """Copy rows into a table; return the value of the expression for each row, and its type."""
-    columns = f"{sql.name(confidence)} {types[0]}, {sql.name(group)} {types[1]}"
+    columns = f"{quoted(confidence, 'postgres')} {types[0]}, {quoted(group, 'postgres')} {types[1]}"
     rows = "\n".join(f"{at}\t{copied(x)}\t{copied(label)}" for at, (x, label) in enumerate(zip(h, groups, strict=True)))
     printed = ask(
         f"CREATE TEMP TABLE answers (number INTEGER, {columns});\nCOPY answers FROM stdin;\n{rows}\n\\.\n"
@@ -80,7 +80,11 @@ def copied(value):
 def test_every_row_as_predict_has_it(ask, calibrator, kind):
     """The result has one type, whatever the model and the column: PostgreSQL reads 0.8e0 as NUMERIC."""
     model = fitted(calibrator, kind, tied=False)
-    expression, is_discrete, is_identity = to_sql(model), model.properties.is_discrete, isinstance(model, Identity)
+    expression, is_discrete, is_identity = (
+        to_sql(model, dialect="postgres"),
+        model.properties.is_discrete,
+        isinstance(model, Identity),
+    )
     h, groups = asked(kind, n=500)
     h = np.concatenate([h, edges_of(model)])
     h = h if is_discrete or is_identity else seven_decimals(h)
@@ -138,7 +142,7 @@ def test_labels_of_any_content_are_found(ask, labels, column):
     assert len(np.unique(expected)) > len(labels)
     # A column whose name is a reserved word, and one that needs quotes.
     names = {"confidence": '% of\n"it"', "group": "group"}
-    _, found = run(ask, to_sql(model, **names), h.tolist(), groups, ("REAL", column), **names)
+    _, found = run(ask, to_sql(model, dialect="postgres", **names), h.tolist(), groups, ("REAL", column), **names)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -151,13 +155,9 @@ def test_impossible_confidences_are_null_and_steep_curves_do_not_overflow(ask, c
         object.__setattr__(model.maps_, "intercept", -5e4 if feature == "confidence" else 0.0)
         h = np.round(np.linspace(0, 1, 1001), 7)
         impossible = [float("nan"), float("inf"), float("-inf"), -0.1, 1.1, 85.0, None]
-        _, found = run(ask, to_sql(model), [*h.tolist(), *impossible], [None] * (len(h) + 7), (column, "TEXT"))
+        _, found = run(
+            ask, to_sql(model, dialect="postgres"), [*h.tolist(), *impossible], [None] * (len(h) + 7), (column, "TEXT")
+        )
         assert list(found[-7:]) == [None] * 7
         # NUMERIC computes in decimals, so steep curves have other last digits.
         np.testing.assert_allclose(found[:-7].astype(float), model.predict(h), rtol=0, atol=1e-9)
-
-
-def test_every_word_that_postgresql_reserves_is_quoted(ask):
-    reserved = ask("SELECT word FROM pg_get_keywords() WHERE catcode IN ('R', 'T');").split()
-    assert "select" in reserved
-    assert [word for word in reserved if not sql.name(word).startswith('"')] == []

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.errors import InputError, MissingPackageError, pip_install
+from qacal.errors import InputError, MissingPackageError, missing_package, pip_install
 
 Vectors: TypeAlias = NDArray[np.float32]
 """One row per (question, answer)."""
@@ -143,25 +143,20 @@ def optional_package(name: str, extra: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise _missing(error.name or name, extra) from error
+        raise missing_package(error.name or name, extra) from error
 
 
 def package_file(name: str, inside: str, extra: str) -> Path:
     """Return a file of an installed package, without running any of its code."""
     spec = find_spec(name)
     if spec is None or spec.origin is None:
-        raise _missing(name, extra)
+        raise missing_package(name, extra)
     path = Path(spec.origin).parent / inside
     if not path.is_file():
         raise MissingPackageError(
             f"{path} is missing from its package; run in the clone of qacal: {pip_install(extra, '--force-reinstall ')}"
         )
     return path
-
-
-def _missing(name: str, extra: str) -> MissingPackageError:
-    remedy = f"run in the clone of qacal: {pip_install(extra)}"
-    return MissingPackageError(f"the package {name} is not installed; {remedy}", name=name)
 
 
 def file_digest(path: Path) -> str:

@@ -1,17 +1,17 @@
-"""Export fitted maps, to calibrate elsewhere: as JSON, or as one SQL expression."""
+"""Export fitted maps as JSON, to calibrate elsewhere; `sql.py` writes them as SQL."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from qacal.calibrators.base import FROM_GROUP, FROM_ROOT, LOGIT_CUT, SOURCES, Calibrator, Feature, expit, feature_values
-from qacal.calibrators.curves import IsotonicCurve, LogisticMap
+from qacal.calibrators.base import FROM_GROUP, FROM_ROOT, LOGIT_CUT, SOURCES, Calibrator
+from qacal.calibrators.curves import LogisticMap
 from qacal.calibrators.hierarchical import LogisticMaps
 from qacal.calibrators.identity import IdentityMap
 from qacal.calibrators.isotonic import IsotonicMaps
@@ -19,13 +19,12 @@ from qacal.calibrators.maps import BinMaps, Lineage, deepest_level
 from qacal.calibrators.margins import MarginMaps
 from qacal.calibrators.tree_scaling import TreeMaps
 from qacal.errors import InputError
-from qacal.model import sql
 from qacal.parameters import shown
 from qacal.tally.arrays import Floats, Ints, seven_decimals
-from qacal.tally.cells import snap
+from qacal.tally.cells import last_read_as, snap
 from qacal.tally.groups import NO_GROUP, GroupColumn
 
-_Exportable: TypeAlias = BinMaps | MarginMaps | IsotonicMaps | LogisticMaps | TreeMaps | LogisticMap | IdentityMap
+Exportable: TypeAlias = BinMaps | MarginMaps | IsotonicMaps | LogisticMaps | TreeMaps | LogisticMap | IdentityMap
 
 # PostgreSQL refuses an exp that overflows or underflows; a curve is 0 or 1 to 300 digits long before.
 _STEEPEST = 700.0
@@ -53,7 +52,7 @@ _SHAPE = "x is the score of the confidence: straight lines between the knots of 
 
 
 @dataclass(frozen=True)
-class _Entry:
+class Entry:
     """One map, or curve, and the groups that use it.
 
     group, depth : the group that it was fitted on; None and 0 for the root.
@@ -70,17 +69,6 @@ class _Entry:
     def to_json(self) -> dict[str, Any]:
         read_by = list(self.labels) + [list(run) for run in self.leaves]
         return {"group": self.group, "depth": self.depth, "source": self.source, "read_by": read_by}
-
-    def condition(self, column: str) -> str:
-        """Return the SQL condition for rows that use this map."""
-        single = [*map(sql.literal, self.labels), *(str(first) for first, last in self.leaves if first == last)]
-        parts = [f"{column} BETWEEN {first} AND {last}" for first, last in self.leaves if first < last]
-        if single:
-            parts.append(f"{column} = {single[0]}" if len(single) == 1 else f"{column} IN ({', '.join(single)})")
-        return " OR ".join(parts)
-
-
-# As JSON
 
 
 def to_json(calibrator: Calibrator) -> dict[str, Any]:
@@ -101,7 +89,7 @@ def to_json(calibrator: Calibrator) -> dict[str, Any]:
     >>> exported["rules"][0]
     'A group uses the map that lists it in read_by; all others, and rows without a group, use the first.'
     """
-    exported = {"calibrator": type(calibrator).__name__, **_described(_maps_of(calibrator))}
+    exported = {"calibrator": type(calibrator).__name__, **_described(exportable_maps(calibrator))}
     try:
         json.dumps(exported, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:
@@ -109,11 +97,12 @@ def to_json(calibrator: Calibrator) -> dict[str, Any]:
     return exported
 
 
-def _maps_of(calibrator: Calibrator) -> _Exportable:
+def exportable_maps(calibrator: Calibrator) -> Exportable:
+    """Return the fitted maps of a calibrator; raise if they cannot be exported."""
     if not isinstance(calibrator, Calibrator):
         raise InputError(f"calibrator is {shown(calibrator)}; expected a fitted one, such as model.calibrator_.")
     maps: Any = calibrator._fitted_maps()
-    if not isinstance(maps, _Exportable):
+    if not isinstance(maps, Exportable):
         raise InputError(f"{type(maps).__name__} cannot be exported; it is not a map of qacal.")
     if isinstance(maps, MarginMaps) and maps.curves is None:
         raise InputError(
@@ -123,10 +112,10 @@ def _maps_of(calibrator: Calibrator) -> _Exportable:
     return maps
 
 
-def _described(maps: _Exportable) -> dict[str, Any]:
+def _described(maps: Exportable) -> dict[str, Any]:
     if isinstance(maps, BinMaps):
-        up_to = seven_decimals(_edges(maps))
-        bins = [entry.to_json() | {"bins": _bins(maps, up_to, entry.number)} for entry in _entries(maps)]
+        up_to = seven_decimals(edges_of(maps))
+        bins = [entry.to_json() | {"bins": _bins(maps, up_to, entry.number)} for entry in entries_of(maps)]
         certificate = {"alpha": maps.certificate.alpha, "certificate": maps.certificate.kind}
         rules = [*_rules(maps.grouping), _PRECISION, _BINS, _INTERVAL]
         return {"form": "bins", "rules": rules, **certificate, "resolution": maps.resolution, "maps": bins}
@@ -138,18 +127,18 @@ def _described(maps: _Exportable) -> dict[str, Any]:
         entries = [entry | ends for entry, ends in zip(described["maps"], _group_intervals(maps), strict=True)]
         return described | {"rules": rules, **certificate, "bands": _bands(maps), "maps": entries}
     if isinstance(maps, IsotonicMaps):
-        knots = [entry.to_json() | _knots_of(maps, entry.number) for entry in _entries(maps)]
+        knots = [entry.to_json() | _knots_of(maps, entry.number) for entry in entries_of(maps)]
         return {"form": "knots", "rules": [*_rules(maps.grouping), _PRECISION, _KNOTS], "maps": knots}
     if isinstance(maps, LogisticMaps | TreeMaps):
         rules = _rules(maps.grouping, *([_LEFT] if isinstance(maps, TreeMaps) else []))
-        curves = [entry.to_json() | _curve(maps, entry.number) for entry in _entries(maps)]
+        curves = [entry.to_json() | _curve(maps, entry.number) for entry in entries_of(maps)]
         if isinstance(maps, LogisticMaps) or maps.shape is None:
             return {"form": "curves", "rules": [*rules, *_curve_rules(maps.feature)], "maps": curves}
         pairs = zip(maps.shape.confidence.tolist(), maps.shape.score.tolist(), strict=True)
         shape = [{"confidence": confidence, "score": score} for confidence, score in pairs]
         return {"form": "curves", "rules": [*rules, _PRECISION, _CURVE, _SHAPE], "shape": shape, "maps": curves}
     if isinstance(maps, LogisticMap):
-        root = _Entry(0, None, 0, "root").to_json()
+        root = Entry(0, None, 0, "root").to_json()
         curve = {"intercept": maps.intercept, "slope": maps.slope, "feature": maps.feature, "rows": maps.rows}
         return {"form": "curves", "rules": _curve_rules(maps.feature), "maps": [root | curve]}
     return {"form": "identity", "rules": ["calibrated = confidence."], "maps": []}
@@ -172,7 +161,7 @@ def _bins(maps: BinMaps, up_to: Floats, number: int) -> list[dict[str, Any]]:
 
 def _bands(maps: MarginMaps) -> list[dict[str, Any]]:
     plus, times = maps.moves
-    up_to = seven_decimals(_edges(maps.cells))[: len(plus) - 1].tolist()
+    up_to = seven_decimals(edges_of(maps.cells))[: len(plus) - 1].tolist()
     return [
         {
             "above": above,
@@ -219,151 +208,10 @@ def _curve_rules(feature: str) -> list[str]:
     return [_PRECISION, _CURVE, logit if feature == "logit" else "x = confidence."]
 
 
-# As SQL
-
-
-def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str = "group_id") -> str:
-    """Return the maps as one SQL expression for the calibrated confidence, as PostgreSQL, SQLite and DuckDB read it.
-
-    Put it wherever a value may stand: ``SELECT question, (...) AS calibrated FROM answers``. Bins give exactly what
-    `predict` gives, in columns of 32 and of 64 bits. Curves do so, up to the rounding of the database, for confidences
-    of up to seven decimals; others may be read as a neighbour, 0.0000001 away. A group that is NULL or unknown reads
-    the root's map. A confidence that is NULL or not in [0, 1] gives NULL: 85 is not guessed to be a percentage.
-    The result is a DOUBLE PRECISION; for `Identity` it has the type of the column.
-
-    confidence, group : the columns. Groups are labels as in the fit, all of one type; for a tree, the numbers that
-        calibrated rows have in `group` (those of the depth in use), NULL or -1 for none. A row outside of
-        all boxes of a kd-tree has none: `TreeScaling` reads its last ancestor's curve, SQL the root's.
-
-    Examples
-    --------
-    >>> from qacal import QABinning
-    >>> right = np.repeat([1, 0, 1, 0], [65, 35, 95, 5])
-    >>> model = QABinning().fit(np.full(200, 0.8), right, groups=np.repeat(["law", "physics"], 100))
-    >>> print(to_sql(model, group="subject"))
-    CAST(CASE
-      WHEN confidence >= 0 AND confidence <= 1 THEN CASE
-        WHEN subject = 'law' THEN 0.65e0
-        WHEN subject = 'physics' THEN 0.95e0
-        ELSE 0.8e0
-      END
-    END AS DOUBLE PRECISION)
-    """
-    maps, column, of_group = _maps_of(calibrator), sql.name(confidence), sql.name(group)
-    margins = maps if isinstance(maps, MarginMaps) else None
-    if isinstance(maps, MarginMaps):
-        assert maps.curves is not None
-        maps = maps.curves
-    possible = f"{column} >= 0 AND {column} <= 1"
-    if isinstance(maps, IdentityMap):
-        return sql.case([(possible, column)], None)
-    if isinstance(maps, LogisticMap):
-        value = _curve_sql(maps.intercept, maps.slope, maps.feature, column)
-    elif isinstance(maps, TreeMaps) and maps.shape is not None:
-        value = _shaped_sql(maps, maps.shape, column, of_group)
-    else:
-        value = _by_group(_entries(maps), of_group, _formula(maps, column))
-    if margins is not None and margins.shift.any():
-        plus, times = (_bands_sql(margins, line, column) for line in margins.moves)
-        value = f"({plus}) + ({times}) * ({value})"
-    # PostgreSQL takes 0.65e0 for NUMERIC: without a cast the type would depend on the model and on the column.
-    return f"CAST({sql.case([(possible, value)], None)} AS DOUBLE PRECISION)"
-
-
-def _by_group(entries: list[_Entry], group: str, value: Callable[[int], str]) -> str:
-    """Return the value of the map that a row's group uses."""
-    _require_one_type(entries)
-    branches = [(condition, value(entry.number)) for entry in entries[1:] if (condition := entry.condition(group))]
-    return sql.case(branches, value(0))
-
-
-def _formula(maps: BinMaps | IsotonicMaps | LogisticMaps | TreeMaps, column: str) -> Callable[[int], str]:
-    """Return the function that writes a map, by its number, as SQL."""
-    if isinstance(maps, BinMaps):
-        edges = _edges(maps)
-        return lambda number: _bins_sql(maps, edges, number, column)
-    if isinstance(maps, IsotonicMaps):
-        parts = [slice(first, last) for first, last in pairwise(maps.offset.tolist())]
-        return lambda number: _lines_sql(maps.x[parts[number]], maps.y[parts[number]], column)
-    feature: Feature = "logit" if maps.feature == "logit" else "confidence"
-    return lambda number: _curve_sql(maps.intercept[number], maps.slope[number], feature, column)
-
-
-def _bins_sql(maps: BinMaps, edges: Floats, number: int, column: str) -> str:
-    *lower, last = range(maps.offset[number], maps.offset[number + 1])
-    branches = [(f"{column} <= {sql.number(edges[at])}", sql.number(maps.value[at])) for at in lower]
-    return sql.case(branches, sql.number(maps.value[last]))
-
-
-def _bands_sql(maps: MarginMaps, values: Floats, column: str) -> str:
-    edges = _edges(maps.cells)[: len(values) - 1]
-    branches = [
-        (f"{column} <= {sql.number(edge)}", sql.number(value)) for edge, value in zip(edges, values[:-1], strict=True)
-    ]
-    return sql.case(branches, sql.number(values[-1]))
-
-
-def _lines_sql(x: Floats, y: Floats, column: str) -> str:
-    """Return straight lines between knots, level outside of them."""
-    edges = _last_below(x, seven_decimals)
-    branches = [(f"{column} <= {sql.number(edges[0])}", sql.number(y[0]))]
-    for left in range(len(x) - 1):
-        width, height = x[left + 1] - x[left], y[left + 1] - y[left]
-        value = sql.number(y[left])
-        if height > 0:
-            share = f"({_read_sql(column)} - {sql.number(x[left])}) / {sql.number(width)}"
-            value = f"{value} + {share} * {sql.number(height)}"
-        branches.append((f"{column} <= {sql.number(edges[left + 1])}", value))
-    return sql.case(branches, sql.number(y[-1]))
-
-
-def _shaped_sql(maps: TreeMaps, shape: IsotonicCurve, column: str, group: str) -> str:
-    """Return the curves on a common shape: the shape is written once, and not once for every group."""
-    entries = _entries(maps)
-    intercept = _by_group(entries, group, lambda number: sql.number(maps.intercept[number]))
-    slope = _by_group(entries, group, lambda number: sql.number(maps.slope[number]))
-    line = f"({intercept}) + ({slope}) * ({_lines_sql(shape.confidence, shape.score, column)})"
-    ends = maps.intercept[:, None] + maps.slope[:, None] * shape.score[[0, -1]]
-    return _logistic_sql(line, float(np.abs(ends).max()), [])
-
-
-def _curve_sql(intercept: float, slope: float, feature: Feature, column: str) -> str:
-    """Return a logistic curve. Where it is so steep that exp might overflow, its ends are written as 0 and 1."""
-    ends = feature_values(np.array([0.0, 1.0]), feature)
-    read = _read_sql(column)
-    x = read if feature == "confidence" else f"LN({read} / (1e0 - {read}))"
-    line = f"{sql.number(intercept)} + {sql.number(slope)} * {x}"
-    branches = []
-    if feature == "logit":
-        low, high = (sql.number(value) for value in expit(intercept + slope * ends))
-        branches += [(f"{column} <= {sql.number(LOGIT_CUT)}", low), (f"{column} >= {sql.number(1 - LOGIT_CUT)}", high)]
-    return _logistic_sql(line, float(np.abs(intercept + slope * ends).max()), branches)
-
-
-def _read_sql(column: str) -> str:
-    """Return a confidence to seven decimals; if it has more, it may differ by 0.0000001 from what `predict` reads."""
-    return f"(ROUND({column} * 1e7) / 1e7)"
-
-
-def _logistic_sql(line: str, largest: float, branches: list[tuple[str, str]]) -> str:
-    if largest > _STEEPEST:
-        steep = sql.number(_STEEPEST)
-        branches = [*branches, (f"{line} > {steep}", sql.number(1)), (f"{line} < -{steep}", sql.number(0))]
-    return sql.case(branches, f"1e0 / (1e0 + EXP(-({line})))")
-
-
-def _require_one_type(entries: list[_Entry]) -> None:
-    types = sorted({type(label).__name__ for entry in entries for label in entry.labels})
-    if len(types) > 1:
-        raise InputError(
-            f"the groups are {' and '.join(types)}; a column has one type. Convert them to text, fit again."
-        )
-
-
 # Which groups use a map, and where its bins end
 
 
-def _entries(maps: BinMaps | IsotonicMaps | LogisticMaps | TreeMaps) -> list[_Entry]:
+def entries_of(maps: BinMaps | IsotonicMaps | LogisticMaps | TreeMaps) -> list[Entry]:
     """Return every map with its group and the groups that use it, the root's first."""
     column = maps.grouping
     lineage = _lineage_of_curves(maps) if isinstance(maps, LogisticMaps) else maps.lineage
@@ -372,7 +220,7 @@ def _entries(maps: BinMaps | IsotonicMaps | LogisticMaps | TreeMaps) -> list[_En
     bounds = np.searchsorted(lineage.directory.entries[order], np.arange(1, len(lineage.owner) + 1))
     readers = [order[:0], *np.split(order, bounds)[1:-1]]
     return [
-        _Entry(
+        Entry(
             number,
             group=None if column is None else column.label(int(lineage.owner[number])),
             depth=int(lineage.depth[number]),
@@ -400,7 +248,7 @@ def _readers(codes: Ints, column: GroupColumn) -> dict[str, Any]:
     return {"leaves": tuple((first, last) for first, last in runs)}
 
 
-def _edges(maps: BinMaps) -> Floats:
+def edges_of(maps: BinMaps) -> Floats:
     """Return the highest number that falls into each bin once it is rounded to seven decimals or snapped to a grid."""
     if maps.is_jittered and maps.tie.any():
         raise InputError(
@@ -410,20 +258,4 @@ def _edges(maps: BinMaps) -> Floats:
     # With distinct scores, fitted without ids, a bin ends just below the edge that follows it.
     top = np.nextafter(maps.top, -np.inf) if maps.is_jittered else maps.top
     resolution = maps.resolution
-    return _last_below(top, seven_decimals if resolution is None else lambda h: snap(h, resolution))
-
-
-def _last_below(top: Floats, read: Callable[[Floats], Floats]) -> Floats:
-    """Return the largest number in [0, 1] that is read as `top` or less.
-
-    Reading keeps the order of numbers, so the rows of a bin are those up to some number. Databases may round halves
-    differently from numpy; the number found here divides columns of 32 and of 64 bits at the same place. The bits of
-    positive floats are in the order of the floats, so bisection on the bits finds it in 62 steps.
-    """
-    low = np.zeros(len(top), dtype=np.int64)
-    high = np.full(len(top), np.float64(1.0).view(np.int64))
-    while (low < high).any():
-        middle = high - (high - low) // 2
-        stays = read(middle.view(np.float64)) <= top
-        low, high = np.where(stays, middle, low), np.where(stays, high, middle - 1)
-    return low.view(np.float64)
+    return last_read_as(top, seven_decimals if resolution is None else lambda h: snap(h, resolution))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.errors import InputError
+from qacal.errors import InputError, counted
 from qacal.tally.arrays import unit_values
 from qacal.tally.cells import SUMS
 from qacal.tally.groups import GroupColumn, Paths, as_grouping
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 _CONSTANTS = ("n_blocks", "seed", "is_clustered", "is_sum", "resolution")
+
+# Of these, Tally.sql writes a null if the sum means nothing.
+_IMPOSSIBLE = {
+    "w": "some of their weights are missing, below 0, or not from 1e-100 to 1e100",
+    "wt": "some of their labels are not numbers from 0 to 1",
+}
 
 
 def write_cells(fields: dict[str, Any]) -> pl.DataFrame:
@@ -70,8 +76,12 @@ def read_cells(table: pl.DataFrame) -> dict[str, Any]:
     fields["is_weighted"] = not (np.array_equal(fields["w"], rows) and np.array_equal(fields["ww"], rows))
     fields["is_soft"] = not np.allclose(fields["wtt"], fields["wt"], rtol=1e-12, atol=0)
     for name in ("is_clustered", "is_sum"):
-        _require_type(table[name], table[name].dtype == pl.Boolean, "true or false")
-        fields[name] = bool(table[name].any())
+        # SQLite has no booleans: it writes them as 0 and 1.
+        is_flag = table[name].dtype == pl.Boolean or (
+            table[name].dtype.is_integer() and table[name].is_in([0, 1]).all()
+        )
+        _require_type(table[name], is_flag, "true or false")
+        fields[name] = bool(table[name].max())
     fields |= {name: int(_constant(_whole(table[name]), name)) for name in ("n_blocks", "seed")}
     if fields["n_blocks"] > 1:
         _require_columns(table, ("block",), f"it has {fields['n_blocks']} blocks")
@@ -119,6 +129,8 @@ def _whole(column: pl.Series) -> NDArray[Any]:
 
 
 def _numbers(column: pl.Series) -> NDArray[np.float64]:
+    if column.name in _IMPOSSIBLE and (nulls := column.null_count()):
+        raise InputError(f"{column.name} is null in {counted(nulls, 'cell')}: {_IMPOSSIBLE[column.name]}.")
     _require_type(column, column.dtype.is_numeric(), "numbers")
     values = column.to_numpy().astype(np.float64)
     bad = ~(np.isfinite(values) & (values >= 0))

@@ -22,7 +22,7 @@ folds and the jackknife; a `tie` keeps the order among equal confidences.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -349,8 +349,58 @@ class Tally:
 
     @staticmethod
     def from_polars(table: pl.DataFrame) -> Tally:
-        """Read cells from a table of :meth:`to_polars`, or several stacked; cells with one key are added up."""
+        """Read cells from a table of :meth:`to_polars` or :meth:`sql`, or several stacked; equal keys are added up."""
         return Tally(**read_cells(table))._merged()
+
+    @staticmethod
+    def sql(
+        table: str,
+        *,
+        dialect: str,
+        confidence: str = "confidence",
+        correct: str = "correct",
+        groups: str | Sequence[str] | None = None,
+        sample_weight: str | None = None,
+        ids: str | None = None,
+        resolution: float | None = None,
+    ) -> str:
+        """Return the SELECT that counts the rows of a table inside a database.
+
+        :meth:`from_polars` reads its result, and gives what :meth:`of` gives on the same rows: exactly for 0/1 labels
+        without weights, else up to the rounding of sums. Rows without a label (NULL) are left out. Whatever else
+        :meth:`of` refuses is refused by :meth:`from_polars`: a confidence or a label that is not from 0 to 1, a missing
+        confidence, weight or id. There are no blocks and ties, which come from hashes of ids.
+
+        Parameters
+        ----------
+        table : the name of a table, as SQL writes it, or a SELECT.
+        dialect : "bigquery", "duckdb", "postgres", "snowflake", "spark" or "sqlite".
+        confidence, correct, sample_weight, ids : names of columns. `correct` may be numbers or booleans. With `ids`,
+            the tally knows whether some id has several rows.
+        groups : the name of a column, or several.
+        resolution : as in :meth:`of`, 0.001 or more. Without it, continuous confidences give a cell for each row.
+
+        Examples
+        --------
+        >>> import sqlite3, polars as pl
+        >>> base = sqlite3.connect(":memory:")
+        >>> _ = base.execute("CREATE TABLE logs AS SELECT 0.9 AS confidence, 1 AS correct, 'law' AS subject")
+        >>> query = Tally.sql("logs", dialect="sqlite", groups="subject")
+        >>> Tally.from_polars(pl.read_database(query, base))
+        Tally(1 rows in 1 cells, 1 groups)
+        """
+        from qacal.tally.sql import tally_sql
+
+        return tally_sql(
+            table,
+            dialect=dialect,
+            confidence=confidence,
+            correct=correct,
+            groups=groups,
+            sample_weight=sample_weight,
+            ids=ids,
+            resolution=resolution,
+        )
 
     # Inside
 
