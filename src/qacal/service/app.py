@@ -35,7 +35,7 @@ A record has a `question`, an `answer`, a `confidence` from 0 to 1, and the furt
 
 
 # A database that takes longer to write is not ready.
-_CHECK_SECONDS = 3.0
+_CHECK_SECONDS = 2.0
 
 _PROBLEM = {
     "description": "What is wrong, and what to do",
