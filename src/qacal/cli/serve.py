@@ -60,7 +60,12 @@ def run(
         ),
     ] = False,
     keep_days: Annotated[
-        float | None, typer.Option(metavar="DAYS", min=0.0, help="Delete what was served earlier. Default: keep it.")
+        float | None,
+        typer.Option(
+            metavar="DAYS",
+            min=0.0,
+            help="Delete what was served earlier, but not the labels that the watch needs. Default: keep it.",
+        ),
     ] = None,
     api_key_env: Annotated[
         str, typer.Option(metavar="NAME", help="The environment variable with the API key, if there is one.")

@@ -36,7 +36,7 @@ A record has a `question`, an `answer`, a `confidence` from 0 to 1, and the furt
 
 
 # A database that takes longer to write is not ready.
-_CHECK_SECONDS = 3.0
+_CHECK_SECONDS = 2.0
 NO_MODEL = "there is no model yet; this answer is stored for its first fit"
 
 _PROBLEM = {
