@@ -330,6 +330,14 @@ def test_a_wrapped_client_falls_back_if_there_are_no_log_probabilities(model):
 
 
 @needs_openai
+def test_a_wrapped_client_asks_a_second_time_without_a_temperature_that_is_refused(model):
+    with stubbed() as stub:
+        stub.probability, stub.fault = None, "second no temperature"
+        found = wrapped(stub.url, model)
+    assert {evidence["raw_confidence"] for evidence, _ in found["found"]} == {0.7}
+
+
+@needs_openai
 def test_a_wrapped_client_abstains(model):
     load(model).set_threshold(0.99).save(model)
     with stubbed() as stub:

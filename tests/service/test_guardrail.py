@@ -108,6 +108,12 @@ def test_a_second_question_goes_to_the_upstream(folder, tmp_path, stub):
         assert len(stub.requests) == 1
 
 
+def test_an_upstream_that_refuses_a_temperature_is_asked_without_it(folder, tmp_path, stub):
+    stub.fault = "second no temperature"
+    with serving(folder, tmp_path, upstream=stub.url) as client:
+        assert check(client, "Belmar.")[NAME][0]["raw_confidence"] == 0.7
+
+
 def test_an_upstream_that_fails_leaves_the_answer_alone(folder, tmp_path, stub):
     stub.fault = "second 500"
     with serving(folder, tmp_path, upstream=stub.url) as client:

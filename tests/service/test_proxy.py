@@ -112,6 +112,12 @@ def test_without_log_probabilities_a_second_question_is_asked(client, stub):
     assert "logprobs" not in second
 
 
+def test_a_server_that_refuses_a_temperature_is_asked_the_second_question_without_it(client, stub):
+    stub.probability, stub.fault = None, "second no temperature"
+    assert ask(client).json()[NAME]["raw_confidence"] == 0.7
+    assert ["temperature" in one for one in stub.requests] == [False, True, False]
+
+
 def test_a_server_that_refuses_log_probabilities_is_asked_without_them_once(client, stub):
     stub.fault = "no logprobs"
     for _ in range(2):

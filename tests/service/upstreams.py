@@ -137,6 +137,8 @@ class Stub:
             return Response("gone")
         if fault == "no logprobs" and asked.get("logprobs"):
             return JSONResponse({"error": {"message": "logprobs are not supported"}}, 400)
+        if fault == "no temperature" and "temperature" in asked:
+            return JSONResponse({"error": {"message": "temperature is not supported"}}, 400)
         if fault == "garbage":
             return Response("<html>", media_type="text/html")
         if fault == "no completion":

@@ -10,7 +10,7 @@ from qacal.errors import InputError
 from qacal.service.guard import RefusedError
 from qacal.service.served import Served
 from qacal.service.upstream import UpstreamError
-from qacal.sources.completions import REFUSALS, Found, Plan, Planner, is_plain, other_than_fitted
+from qacal.sources.completions import Found, Plan, Planner, is_plain, other_than_fitted, second_reply
 from qacal.sources.elicitation.reply import Reply, Request
 
 if TYPE_CHECKING:
@@ -61,8 +61,12 @@ class Answers:
         """
         service = self._service
 
+        async def send(asked: Request) -> Any:
+            upstream = service.required_upstream()
+            return (await upstream.post(COMPLETIONS, asked, caller, service.settings.max_seconds)).body
+
         async def ask(asked: Request) -> Reply | None:
-            return await self._second(asked, caller)
+            return await second_reply(asked, send, (UpstreamError, RefusedError))
 
         async def calibrate(record: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
             if isinstance(response_id, str):
@@ -76,26 +80,6 @@ class Answers:
         if evidence["raw_confidence"] is None:
             count_unread(service, plan.request.get("model"), name)
         return evidence, content
-
-    async def _second(self, asked: Request, caller: Mapping[str, str]) -> Reply | None:
-        """Return the reply to a second question; None if there is none: the answer is served all the same."""
-        if self._service.upstream is None:
-            return None
-        bare: Request = {
-            name: asked[name] for name in ("model", "messages", "logprobs", "top_logprobs") if name in asked
-        }
-        for sent in (asked, bare):
-            try:
-                answered = await self._service.upstream.post(
-                    COMPLETIONS, sent, caller, self._service.settings.max_seconds
-                )
-                return Reply.from_body(answered.body)
-            except UpstreamError as error:
-                if error.status_code not in REFUSALS:
-                    return None
-            except (RefusedError, InputError):
-                return None
-        return None
 
 
 def count_unread(service: Service, llm: Any, name: str | None = None) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from qacal.errors import some_of
+from qacal.errors import InputError, some_of
 from qacal.records.columns import KNOWN, USERS, asked_in, content_of
 from qacal.sources.elicitation.prompts import PROMPTS, Prompt
 from qacal.sources.elicitation.question import Question
@@ -321,6 +321,27 @@ class Planner:
             one_call=choice is ConfidenceFrom.ONE_CALL,
             warning=_doubt(choice, sources, known, () if self._any_prompt else prompts),
         )
+
+
+async def second_reply(
+    asked: Request, send: Callable[[Request], Awaitable[Any]], failures: tuple[type[Exception], ...]
+) -> Reply | None:
+    """Return the reply to a second question; None if there is none: the answer is served all the same.
+
+    A server may refuse fields such as the temperature; then it is asked once more without them.
+
+    send : returns the body of the completion, or raises one of the `failures`.
+    """
+    bare: Request = {name: asked[name] for name in ("model", "messages", "logprobs", "top_logprobs") if name in asked}
+    for sent in (asked, bare):
+        try:
+            return Reply.from_body(await send(sent))
+        except InputError:
+            return None
+        except failures as error:
+            if getattr(error, "status_code", None) not in REFUSALS:
+                return None
+    return None
 
 
 class Asking:

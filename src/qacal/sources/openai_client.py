@@ -30,6 +30,7 @@ from qacal.sources.completions import (
     Plan,
     Planner,
     other_than_fitted,
+    second_reply,
 )
 from qacal.sources.elicitation.reply import Reply, Request
 
@@ -141,11 +142,11 @@ class _Calibration:
     async def _found(self, plan: Plan, reply: Reply) -> Found:
         known = self.model._fitted_on("model")
 
+        async def send(asked: Request) -> Any:
+            return (await self.call(**_second(plan, asked))).model_dump()
+
         async def ask(asked: Request) -> Reply | None:
-            try:
-                return Reply.from_body((await self.call(**_second(plan, asked))).model_dump())
-            except (sys.modules["openai"].OpenAIError, InputError):
-                return None
+            return await second_reply(asked, send, (sys.modules["openai"].OpenAIError,))
 
         async def calibrate(record: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
             explained = await asyncio.to_thread(self._explained, record) if self.is_async else self._explained(record)
