@@ -24,6 +24,7 @@ _HOME = {
     "Column": "partitions.column",
     "QACalibrator": "model.model",
     "load": "model.saved",
+    "register_duckdb": "model.duckdb",
     "Search": "search",
     "run_experiment": "experiment",
     "embedder": "embedders",

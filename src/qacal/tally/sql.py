@@ -209,14 +209,19 @@ def _source(table: str, dialect: Dialect) -> exp.Expr:
 
 
 def _snapped(stated: exp.Column, resolution: float) -> exp.Expr:
-    """Return the confidence on a grid, by bisection: databases round halves, and shorter floats, in their own ways."""
+    """Return the confidence on a grid.
+
+    Databases round halves, and shorter floats, in their own ways. So only numbers that are clearly nearest to a point
+    are rounded; for those about halfway between two points, bisection finds the last number of each point.
+    """
     snap(np.zeros(1), resolution)  # refuses what is no grid
-    grid = snap(np.linspace(0, 1, round(1 / resolution) + 1), resolution)
-    if len(grid) > _MOST_STEPS + 1:
+    steps = round(1 / resolution)
+    if steps > _MOST_STEPS:
         raise InputError(
             f"resolution is {shown(resolution)}; in SQL, expected {1 / _MOST_STEPS:g} or more. Leave it out, and "
             "round the tally: Tally.from_polars(...).snapped(resolution)."
         )
+    grid = snap(np.linspace(0, 1, steps + 1), resolution)
     ends = last_read_as(grid, lambda h: snap(h, resolution))
 
     def within(first: int, last: int) -> exp.Expr:
@@ -226,7 +231,12 @@ def _snapped(stated: exp.Column, resolution: float) -> exp.Expr:
         is_lower = exp.LTE(this=stated.copy(), expression=number(ends[middle]))
         return case([(is_lower, within(first, middle))], within(middle + 1, last))
 
-    return as_double(case([(is_probability(stated), within(0, len(grid) - 1))], stated.copy()))
+    scaled = as_double(stated.copy()) * number(steps)
+    nearest = exp.Round(this=scaled)
+    # Seven decimals of a 32-bit float move a number by 1.1e-7 at most.
+    is_clear = exp.LT(this=exp.Abs(this=scaled - nearest), expression=number(0.5 - 2e-7 * steps))
+    rounded = case([(is_clear, quotient(nearest, number(steps)))], within(0, steps))
+    return as_double(case([(is_probability(stated), rounded)], stated.copy()))
 
 
 def _as_number(value: exp.Column, dialect: Dialect) -> exp.Expr:
