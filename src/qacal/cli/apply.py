@@ -78,20 +78,15 @@ def run(
     from qacal.records.columns import listed
 
     if options.is_job(files, engine, address):
-        _run_job(
-            model,
-            files,
-            output,
-            options.job_reading(files, column, percent, expression, skip_bad_rows, max_bad, load(model, embedder=embedder)),
-            {
-                "prefix": prefix,
-                "threshold": threshold,
-                "allow_other_source": tuple(allow_other_source or ()),
-                "embedder": embedder,
-            },
-            (engine, address, skip_bad_rows),
-            json=json,
-        )
+        loaded = load(model, embedder=embedder)
+        settings = {
+            **options.job_reading(files, column, percent, expression, skip_bad_rows, max_bad, loaded),
+            "prefix": prefix,
+            "threshold": threshold,
+            "embedder": embedder,
+            "allow_other_source": tuple(allow_other_source or ()),
+        }
+        _run_job(model, files, output, settings, (engine, address, skip_bad_rows), json=json)
         return
     (file,) = files
     options.require_apart(file, output, skip_bad_rows)
@@ -124,7 +119,6 @@ def _run_job(
     model: str,
     files: list[str],
     output: str,
-    how: dict[str, Any],
     settings: dict[str, Any],
     runs: tuple[str, str | None, Path | None],
     *,
@@ -136,7 +130,7 @@ def _run_job(
 
     options.require_output_folder(output)
     with options.job_runs(*runs) as where:
-        outcome = run_job(Job("apply", **how, **settings, **model_files(model)), files, output, where)
+        outcome = run_job(Job("apply", **settings, **model_files(model)), files, output, where)
     if json:
         parts = {"parts": len(outcome.parts), "done_before": outcome.old}
         print(options.json_text({"folder": output, "rows": outcome.rows, "bad_rows": outcome.bad, **parts}))

@@ -188,8 +188,8 @@ def run(
     are_tallies = [is_tally(file) for file in files]
     if is_job or any(are_tallies):
         others = {"--by": by, "--certify": certify, "--group-rows": group_rows, "--tune": tune, "-": "-" in files}
-        for option, value in {**others, "--continuous": continuous}.items():
-            if value:
+        for option, is_given in {**others, "--continuous": continuous}.items():
+            if is_given:
                 raise typer.BadParameter(f"{option} does not go with many files or tallies; fit on one file of rows.")
     if not all(are_tallies) and (any(are_tallies) or from_ is not None):
         raise typer.BadParameter(f"{files[are_tallies.index(False)]} has no tally; --from takes tallies (qacal tally).")
@@ -233,17 +233,14 @@ def run(
         model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties, within))
     (file, *_) = files
     if is_job or any(are_tallies):
-        how = {} if any(are_tallies) else options.job_reading(files, column, percent, expression, skip_bad_rows, max_bad)
         with options.job_runs(engine, address, skip_bad_rows) as where:
             fit: QACalibrator | ModelSet
             if any(are_tallies):
                 fit = _from_tallies(model, files, from_, embedder, allow_mixed=allow_mixed)
             else:
-                rows_of_sample = sample_rows or SAMPLE_ROWS
-                job = Job("tally", ids=ids, **how)
-                fit, outcome = fit_files(
-                    model, files, output, job, where, sample_rows=rows_of_sample, allow_mixed=allow_mixed
-                )
+                how = options.job_reading(files, column, percent, expression, skip_bad_rows, max_bad)
+                job, most = Job("tally", ids=ids, **how), sample_rows or SAMPLE_ROWS
+                fit, outcome = fit_files(model, files, output, job, where, sample_rows=most, allow_mixed=allow_mixed)
                 options.tell_outcome(outcome, "read", skip_bad_rows)
         lost_threshold = _has_threshold(output)
         fit.save(output)

@@ -20,8 +20,8 @@ from qacal.cli.text_table import TextTable
 from qacal.errors import BadRowsError, InputError, counted, printable
 
 if TYPE_CHECKING:
-    from qacal.model.base import BaseModel
     from qacal.cluster.running import Outcome, Where
+    from qacal.model.base import BaseModel
     from qacal.model.pipeline import Progress
     from qacal.records.files import File
     from qacal.records.reading import Reading
@@ -343,7 +343,7 @@ def job_runs(engine: Any, address: str | None, skip_bad_rows: Path | None) -> It
         problem = None
         with atomic_file(skip_bad_rows) as path, path.open("wb") as file:
             try:
-                yield replace(where, on_bad=lambda row: file.write(json_line(row)))
+                yield replace(where, on_bad=lambda row: file.writelines([json_line(row)]))
             except InputError as error:
                 problem = error
         if problem is not None:

@@ -43,9 +43,9 @@ def run(
 ) -> None:
     """Count labelled rows into cells that add up over days and sites.
 
-    A cell has the rows with one confidence (or score), group and label: cells are few, and have no texts. Tallies of any
-    number of files fit a model. With --model, groups and scores come from a model that a sample of the rows trained; the
-    tallies then certify it on all other rows.
+    A cell has the rows with one confidence (or score), group and label: cells are few, and have no texts. Tallies of
+    any number of files fit a model. With --model, groups and scores come from a model that a sample of the rows
+    trained; the tallies then certify it on all other rows.
 
     \b
         qacal tally monday/*.parquet -o monday.tally.parquet --groups subject

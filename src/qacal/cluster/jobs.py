@@ -16,7 +16,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -129,7 +129,7 @@ class Worker:
                 one = load_model if job.kind == "tally" else load
                 self._model = one(folder, embedder=job.embedder)
             if job.threshold is not None:
-                self._model.set_threshold(job.threshold)  # type: ignore[attr-defined]
+                self._model.set_threshold(job.threshold)
 
     def run(self, part: Part) -> dict[str, Any]:
         """Write the output of a part; return its counts, its bad rows and what to tell, or what is wrong with it."""
@@ -152,8 +152,8 @@ class Worker:
 
     def _reading(self, bad: BadRows) -> Reading:
         job = self.job
-        how = {"columns": dict(job.columns), "percent": job.percent, "expressions": dict(job.expressions)}
-        return Reading(**how, on_fault=bad, max_bad=job.max_bad) if job.skips else Reading(**how)
+        reading = Reading(dict(job.columns), job.percent, expressions=dict(job.expressions))
+        return replace(reading, on_fault=bad, max_bad=job.max_bad) if job.skips else reading
 
     def _output(self, part: Part, reading: Reading) -> tuple[pl.DataFrame, dict[str, str]]:
         """Return the output of a part, and what to write into the metadata of its file."""
@@ -223,4 +223,3 @@ class Worker:
         except BadRowsError:
             return rows.frame.clear()
         return pl.concat(frames)
-

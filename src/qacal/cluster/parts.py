@@ -12,6 +12,7 @@ import os
 import posixpath
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from glob import escape, glob, has_magic
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qacal.embedders.base import optional_package
 from qacal.errors import InputError
 from qacal.records.files import BATCH_ROWS, OnFault, refuse
 from qacal.records.table import FrameTable, Table
@@ -118,21 +120,16 @@ class PartRows:
                 yield table
 
 
-class _readable:
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
     """Turn errors of polars into one that names the file."""
+    import polars as pl
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        import polars as pl
-
-        if isinstance(error, pl.exceptions.PolarsError | OSError | pl.exceptions.PanicException):
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(f"{self._path} cannot be read as Parquet: {reason:.300}") from None
+    try:
+        yield
+    except (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{path} cannot be read as Parquet: {reason:.300}") from None
 
 
 def expanded(files: Sequence[str]) -> list[str]:
@@ -159,9 +156,9 @@ def expanded(files: Sequence[str]) -> list[str]:
 
 
 def _listed(url: str) -> list[str]:
-    from qacal.cluster.engines import require_daft
-
-    names = require_daft().from_glob_path(f"{url}**/*.parquet" if url.endswith("/") else url).to_pydict()
+    os.environ.setdefault("DO_NOT_TRACK", "true")
+    daft = optional_package("daft", "cluster")
+    names = daft.from_glob_path(f"{url}**/*.parquet" if url.endswith("/") else url).to_pydict()
     return [str(path) for path in names["path"]]
 
 

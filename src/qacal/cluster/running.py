@@ -1,7 +1,7 @@
 """Run jobs over files: all their parts, what to tell about them, and a fit that is made of jobs.
 
-A fit of text at scale has four steps. 1. A random sample of the questions is gathered. 2. It trains groups and score and
-fixes bands and groups, as any fit does. 3. All other labelled rows are counted by these. 4. The ordinary solver
+A fit of text at scale has four steps. 1. A random sample of the questions is gathered. 2. It trains groups and score
+and fixes bands and groups, as any fit does. 3. All other labelled rows are counted by these. 4. The ordinary solver
 certifies bands and groups on the cells, together with the rows of the sample that may certify.
 """
 
@@ -103,8 +103,8 @@ def _problems(errors: dict[str, str], files: int) -> InputError:
     listed = "\n".join(f"  {text}" for text in texts[:_MOST_LINES])
     more = f"\n  and {len(texts) - _MOST_LINES:,} more" if len(texts) > _MOST_LINES else ""
     return InputError(
-        f"{len(texts):,} of {files:,} files could not be done:\n{listed}{more}\nAll others are done. Fix or remove these, "
-        "and start the command again: it does only what is left."
+        f"{len(texts):,} of {files:,} files could not be done:\n{listed}{more}\nAll others are done. Fix or remove "
+        "these, and start the command again: it does only what is left."
     )
 
 
@@ -146,7 +146,9 @@ def fit_files(
     if is_whole:
         return fitted, drawn
     if fitted.calibrator_.properties.is_certified is False or fitted.tuned_ is not None:
-        raise InputError("a fit on a sample needs a calibrator that certifies, and no --tune; or a larger --sample-rows.")
+        raise InputError(
+            "a fit on a sample needs a calibrator that certifies, and no --tune; or a larger --sample-rows."
+        )
     fitted.save(f"{work}/model")
     version = version_of(f"{work}/model")
     counting = replace(job, kind="tally", sample=share, embedder=_name_of(model), **model_files(f"{work}/model"))
@@ -194,4 +196,3 @@ def _name_of(model: QACalibrator) -> str | None:
     """Return the embedder to load by name; workers load built-in ones and columns by the model alone."""
     name = str(model.embedder)
     return name if name.startswith(("hf:", "onnx:")) else None
-

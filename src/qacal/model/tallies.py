@@ -2,7 +2,7 @@ r"""Fit on tallies: rows are counted where they are, and only cells come togethe
 
 With groups that are a column, a tally has confidence, group and label, and the calibrator is fitted on the sum.
 
-With a model of text, a sample of the rows trained its parts and fixed its bands and groups. Others are counted by these:
+With a model of text, a sample of the rows trained its parts and fixed bands and groups. Others are counted by these:
 
 ========  ===========================================  ==============================
 certify   end of the band (or score), group, label     certifies bands and groups
@@ -35,7 +35,7 @@ from qacal.model.fitting import Fitted, Split, recorded
 from qacal.model.groups import Sampler, Summaries
 from qacal.model.model import QACalibrator
 from qacal.model.samples import CalibrationRows, ids_of
-from qacal.model.widths import widths_by_labels
+from qacal.model.widths import Widths, widths_by_labels
 from qacal.partitions import Column
 from qacal.records.columns import PROVENANCE
 from qacal.records.provenance import AllowOtherSource, Sources, require_known_origin
@@ -153,7 +153,9 @@ class Counted:
             return Counted({"certify": Tally.from_polars(frame)} if frame.height else {}, **_fields(text))
         tallies = {}
         for (name,), part in frame.group_by("tally", maintain_order=True):
-            unused = [one for one in ("block", "tie") if one in part.columns and part[one].null_count() == part.height]
+            unused: list[str] = [
+                one for one in ("block", "tie") if one in part.columns and part[one].null_count() == part.height
+            ]
             if name == "held":
                 unused += [one for one in part.columns if ":" in one]
             tallies[str(name)] = Tally.from_polars(part.drop("tally", *unused))
@@ -239,7 +241,9 @@ def count_by_model(
         # Any score of the band would do; with its end there are few cells.
         tops = maps.planned.tops
         first = np.minimum(tops, 1.0)[np.searchsorted(tops, seven_decimals(first))]
-    named = {} if batch.ids is None or not options.get("n_blocks", options.get("ties")) else {"ids": batch.ids}
+    named: dict[str, Any] = (
+        {} if batch.ids is None or not options.get("n_blocks", options.get("ties")) else {"ids": batch.ids}
+    )
     tallies = {"certify": Tally.of(first, batch.correct, groups=groups, **named, **options)}
     if pipeline.score is not None:
         tallies["stated"] = Tally.of(batch.confidence.round(3), batch.correct, groups=groups)
@@ -283,7 +287,7 @@ def fit_column(model: QACalibrator, counted: Counted, *, allow_mixed: bool = Fal
     del counts[None]
     pipeline.partition._fit_counts(counts)
     calibrator = pipeline.calibrator.fit_tally(tally)
-    widths = ()
+    widths: tuple[Widths, ...] = ()
     if isinstance(calibrator, MarginBinning):
         plan = partial(calibrator._cells_of, tally, 1.0)
         widths = widths_by_labels(calibrator, CalibrationRows(pipeline), tally, tally.n, plan)
