@@ -174,18 +174,15 @@ def run(
     Of many Parquet files, a random sample trains, and all other labelled rows certify. Tallies (qacal tally) of any
     number of days or sites are fitted as one.
     """
-    from qacal.cluster.jobs import Job
-    from qacal.cluster.running import SAMPLE_ROWS, clean_up, fit_files
     from qacal.model.defaults import default_pipeline
     from qacal.model.fitting import FitInputs
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import fit_set
-    from qacal.model.tallies import is_tally
 
     options.require_apart(*files, output, skip_bad_rows, certify, group_rows)
     options.require_folder(output.rstrip("/"))
     is_job = options.is_job(files, engine, address) or sample_rows is not None
-    are_tallies = [is_tally(file) for file in files]
+    are_tallies = [_is_tally(file) for file in files]
     if is_job or any(are_tallies):
         others = {"--by": by, "--certify": certify, "--group-rows": group_rows, "--tune": tune, "-": "-" in files}
         for option, is_given in {**others, "--continuous": continuous}.items():
@@ -233,6 +230,9 @@ def run(
         model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties, within))
     (file, *_) = files
     if is_job or any(are_tallies):
+        from qacal.cluster.jobs import Job
+        from qacal.cluster.running import SAMPLE_ROWS, clean_up, fit_files
+
         with options.job_runs(engine, address, skip_bad_rows) as where:
             fit: QACalibrator | ModelSet
             if any(are_tallies):
@@ -262,6 +262,14 @@ def run(
         options.note(line)
     _show_fit(fit, output, by, lost_threshold, json=json, is_certified_apart=certify is not None)
     _print_next(file, output, by, used=(certify, group_rows), skips=skip_bad_rows is not None)
+
+
+def _is_tally(file: str) -> bool:
+    if not file.endswith((".parquet", ".pq")):
+        return False
+    from qacal.model.tallies import is_tally
+
+    return is_tally(file)
 
 
 def _from_tallies(

@@ -298,7 +298,8 @@ def is_job(files: Sequence[str], engine: str, address: str | None) -> bool:
     """Return whether a command runs as a job over Parquet files, and not on one file of rows."""
     from glob import has_magic
 
-    chosen("--engine", engine, ["local", "daft", "ray"])
+    if engine not in ("local", "daft", "ray"):
+        raise typer.BadParameter(f"--engine is {engine!r}; expected one of local, daft, ray.")
     if address is not None and engine != "ray":
         raise typer.BadParameter("--address is that of a Ray cluster; pass --engine ray, too.")
     (first, *others) = files

@@ -41,7 +41,7 @@ def run(
     engine: options.EngineOption = "local",
     address: options.Address = None,
 ) -> None:
-    """Count labelled rows into cells that add up over days and sites.
+    """Count labelled rows into cells that add up over files.
 
     A cell has the rows with one confidence (or score), group and label: cells are few, and have no texts. Tallies of
     any number of files fit a model. With --model, groups and scores come from a model that a sample of the rows

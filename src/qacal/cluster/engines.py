@@ -116,8 +116,9 @@ def _in_process(job: Job, parts: Sequence[Part], engine: Engine, address: str | 
 
 def _environment(engine: Engine, address: str | None) -> dict[str, str]:
     found = _QUIET | os.environ
-    if engine == "ray" and address is None:
-        # A cluster for this command: with this setting, Ray listens on 127.0.0.1 alone, on Linux, too.
+    if engine == "ray" and (address is None or address.startswith(("127.", "localhost"))):
+        # A cluster for this machine: with this setting, Ray listens on 127.0.0.1 alone, on Linux, too. Without it, Ray
+        # takes 127.0.0.1 for the outer address of the machine.
         found["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     return found
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import posixpath
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -139,7 +138,7 @@ def expanded(files: Sequence[str]) -> list[str]:
         if is_url(one):
             found += _listed(one) if has_magic(one) or one.endswith("/") else [one]
         elif os.path.isdir(one):
-            found += [str(path) for path in Path(one).rglob("*.parquet") if not path.name.startswith(".")]
+            found += [path.as_posix() for path in Path(one).rglob("*.parquet") if not path.name.startswith(".")]
         elif has_magic(one) and not os.path.exists(one):
             found += glob(one, recursive=True)
         else:
@@ -165,8 +164,9 @@ def _listed(url: str) -> list[str]:
 def parts_of(files: Sequence[str], output: str) -> tuple[list[Part], dict[str, str]]:
     """Return the parts of files, and what is wrong with those that cannot be read; `output` is a folder."""
     parts, bad = [], {}
-    cut = posixpath if is_url(files[0]) else os.path
-    base = cut.dirname(files[0]) if len(files) == 1 else cut.commonpath([cut.dirname(path) for path in files])
+    # The folder that all files are in: the outputs keep the folders below it.
+    base = os.path.commonprefix([path[: path.rfind("/") + 1] for path in files])
+    base = base[: base.rfind("/") + 1]
     for path in files:
         try:
             whole = _whole(path)
@@ -174,7 +174,7 @@ def parts_of(files: Sequence[str], output: str) -> tuple[list[Part], dict[str, s
             bad[path] = str(error)
             continue
         count = -(-whole.whole // PART_ROWS)
-        stem = cut.splitext(path[len(base) :].lstrip("/\\"))[0]
+        stem = os.path.splitext(path[len(base) :])[0]
         for number in range(count):
             first = number * PART_ROWS
             name = f"{stem}.parquet" if count == 1 else f"{stem}-{number:05}-of-{count:05}.parquet"

@@ -173,8 +173,6 @@ def is_tally(path: str) -> bool:
     """Return whether a file has a tally."""
     import polars as pl
 
-    if not path.endswith((".parquet", ".pq")) or not Path(path).is_file():
-        return False
     try:
         return {"rows", "wwtt", "n_blocks"} <= {*pl.read_parquet_schema(path)}
     except (pl.exceptions.PolarsError, OSError):
