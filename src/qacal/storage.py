@@ -49,7 +49,7 @@ from qacal.parameters import HasParameters, is_whole, require, require_constrain
 T = TypeVar("T")
 Plain: TypeAlias = dict[str, Any]
 
-SCHEMA = 9
+SCHEMA = 10
 MODEL = "model.json"
 MODEL_SET = "models.json"
 

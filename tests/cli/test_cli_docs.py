@@ -16,7 +16,7 @@ COMMANDS = [
         "agree",
     ),
     *("check", "split", "fit", "apply", "explain", "evaluate", "report", "threshold", "documents"),
-    *("label-next", "watch", "groups", "plan", "experiment", "embed", "export", "serve", "refit", "versions"),
+    *("label-next", "watch", "groups", "plan", "experiment", "embed", "tally", "export", "serve", "refit", "versions"),
 ]
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 

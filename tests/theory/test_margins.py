@@ -13,6 +13,7 @@ from qacal.calibrators import margins
 from qacal.calibrators.cells import Cells, plan_cells
 from qacal.calibrators.margins import fit_margins
 from qacal.guarantee import binomial_interval
+from qacal.tally.arrays import seven_decimals
 from qacal.tally.groups import as_grouping
 from qacal.tally.tally import DOCUMENTS
 from tests.sizes import FULL, full_only
@@ -87,6 +88,22 @@ def truth_of(cells, maps, coefficients):
     return np.array(accuracy), np.array(mean_answer)
 
 
+def fitted_at_scale(rng, n=600, more=2400):
+    """Return what `fitted` does, if n rows are a sample of all: the others train nothing, and are counted by band."""
+    X, group, p = drawn(rng, n + more)
+    y = (rng.random(n + more) < p) * 1.0
+    place = np.arange(n + more)
+    made_bands, trains = place < 0.3 * n, place < 0.9 * n
+    coefficients = [trained(X[part], y[part]) for part in (made_bands, trains)]
+    first, answer = (special.expit(X @ b) for b in coefficients)
+    column = as_grouping(tree(group[made_bands]), made_bands.sum())
+    cells = plan_cells(first[made_bands], column, rows=(~made_bands).sum(), alpha=ALPHA, within=0.08)
+    ends = np.minimum(cells.tops, 1.0)[np.searchsorted(cells.tops, seven_decimals(first))]
+    tally = Tally.of(ends[~made_bands], y[~made_bands], groups=tree(group[~made_bands]))
+    maps = fit_margins(tally, cells, alpha=ALPHA, answers=Tally.of(ends[~trains], answer[~trains]))
+    return maps, truth_of(cells, maps, coefficients), tally
+
+
 def misses_accuracy(fit):
     maps, (accuracy, _), _ = fit
     return ((accuracy < maps.cells.low) | (accuracy > maps.cells.high)).any()
@@ -115,6 +132,14 @@ def test_mean_errors_hold_although_answers_follow_certifying_labels():
 def test_few_rows_hold_too(n):
     def breaks(rng):
         fit = fitted(rng, n)
+        return misses_accuracy(fit) or misses_mean_error(fit)
+
+    assert_holds(breaks, ALPHA, 400)
+
+
+def test_a_sample_trains_and_all_other_rows_certify_by_the_ends_of_their_bands():
+    def breaks(rng):
+        fit = fitted_at_scale(rng)
         return misses_accuracy(fit) or misses_mean_error(fit)
 
     assert_holds(breaks, ALPHA, 400)

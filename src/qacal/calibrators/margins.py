@@ -81,6 +81,7 @@ class MarginMaps:
         is the mean answer of a band, and the accuracy of a group's rows; `low`, `high` and `rows` are of accuracies.
     shift : how far the mean answer of each band is moved, to the accuracy of its rows less `Cells.cut`.
     below, above : how far an interval reaches from an answer of the band.
+    cut : `Cells.cut`, for new intervals of the same bands; zeros for none.
     curves : the answers; None if they are scores, which come with the rows.
     """
 
@@ -88,6 +89,7 @@ class MarginMaps:
     shift: Annotated[Floats, Axes("bands"), Between(-1, 1)]
     below: Annotated[Floats, Axes("bands"), Between(0, 1)]
     above: Annotated[Floats, Axes("bands"), Between(0, 1)]
+    cut: Annotated[Floats, Axes("bands"), Between(-1, 1)]
     curves: TreeMaps | None
 
     @property
@@ -145,6 +147,11 @@ class MarginMaps:
         up = np.maximum(self.shift, 0.0) / np.where(mean < 1, 1 - mean, 1.0)
         down = np.maximum(-self.shift, 0.0) / np.where(mean > 0, mean, 1.0)
         return up, 1 - up - down
+
+    @property
+    def planned(self) -> Cells:
+        """The bands and groups, to certify them on other rows."""
+        return Cells(self.cells.top[: len(self.shift)], self.max_depth, cut=self.cut)
 
     @property
     def alpha_of_bands(self) -> float:
@@ -260,7 +267,7 @@ def fit_margins(
     answer = np.where(is_known, answer, accuracy)
     # Few rows say little about the accuracy, and few held-out ones about the mean answer.
     trust = rows / (rows + _ROWS_OF_ANSWER) * (1.0 if curves is not None else held / (held + _HELD_OF_ANSWER))
-    cut = 0.0 if cells.cut is None else cells.cut
+    cut = np.zeros(bands) if cells.cut is None else cells.cut
     wanted = np.clip(answer + trust * (accuracy - cut - answer), 0.0, 1.0)
     # A line moves the answers, and with them the error of their mean.
     error = error * np.where(wanted > answer, (1 - wanted) / (1 - answer + _TINY), wanted / (answer + _TINY))
@@ -284,7 +291,7 @@ def fit_margins(
         is_jittered=False,
         resolution=tally.resolution,
     )
-    return MarginMaps(cells_of_fit, wanted - answer, below, above, curves)
+    return MarginMaps(cells_of_fit, wanted - answer, below, above, cut, curves)
 
 
 class Judged(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ _KEPT = "kept without a calibrated confidence (unparsable lines left out)"
 
 def run(
     model: options.Model,
-    file: options.Rows,
+    files: options.Files,
     output: options.Output = "-",
     prefix: Annotated[str, typer.Option(help="Prefix for the names of the new columns.")] = "",
     threshold: Annotated[
@@ -34,6 +35,8 @@ def run(
     expression: options.Expressions = None,
     skip_bad_rows: options.SkipBadRows = None,
     max_bad: options.MaxBad = 0.2,
+    engine: options.EngineOption = "local",
+    address: options.Address = None,
 ) -> None:
     """Add calibrated confidences to rows, with the evidence.
 
@@ -62,14 +65,30 @@ def run(
 
     All other columns pass through unchanged. With --skip-bad-rows, bad rows stay in place with empty new columns.
 
+    Of many Parquet files, each becomes a file in the folder -o (large ones several). A command that was stopped does
+    only what is left if it is started again. A file that cannot be read is named, and all others are done.
+
     \b
         qacal apply model new.parquet -o out.parquet
         cat new.jsonl | qacal apply model - > out.jsonl
         qacal apply model new.parquet -o out.parquet --threshold 0.8
+        qacal apply model 'logs/2026-*.parquet' -o calibrated/ --engine daft
     """
     from qacal.model.saved import load
     from qacal.records.columns import listed
 
+    if options.is_job(files, engine, address):
+        loaded = load(model, embedder=embedder)
+        settings = {
+            **options.job_reading(files, column, percent, expression, skip_bad_rows, max_bad, loaded),
+            "prefix": prefix,
+            "threshold": threshold,
+            "embedder": embedder,
+            "allow_other_source": tuple(allow_other_source or ()),
+        }
+        _run_job(model, files, output, settings, (engine, address, skip_bad_rows), json=json)
+        return
+    (file,) = files
     options.require_apart(file, output, skip_bad_rows)
     options.require_writable(output)
     options.require_free_output(json, output)
@@ -94,3 +113,26 @@ def run(
         print(options.json_text({"file": output, "rows": done, "columns": columns, "answered": answered}))
     elif output != "-":
         options.note(f"{done:,} rows written to {output}.")
+
+
+def _run_job(
+    model: str,
+    files: list[str],
+    output: str,
+    settings: dict[str, Any],
+    runs: tuple[str, str | None, Path | None],
+    *,
+    json: bool,
+) -> None:
+    """Calibrate the rows of many files."""
+    from qacal.cluster.jobs import Job, model_files
+    from qacal.cluster.running import run_job
+
+    options.require_output_folder(output)
+    with options.job_runs(*runs) as where:
+        outcome = run_job(Job("apply", **settings, **model_files(model)), files, output, where)
+    if json:
+        parts = {"parts": len(outcome.parts), "done_before": outcome.old}
+        print(options.json_text({"folder": output, "rows": outcome.rows, "bad_rows": outcome.bad, **parts}))
+    else:
+        options.tell_outcome(outcome, f"written to {output}", runs[2])

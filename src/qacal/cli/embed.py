@@ -10,41 +10,49 @@ from qacal.cli import options
 
 
 def run(
-    file: options.Rows,
+    files: options.Files,
     output: options.Output = "-",
     embedder: Annotated[str, typer.Option(help="static, minilm, onnx:DIR or hf:ID.")] = "static",
     into: Annotated[str, typer.Option(metavar="COLUMN", help="The name of the new column.")] = "embedding",
     column: options.Columns = None,
     skip_bad_rows: options.SkipBadRows = None,
     max_bad: options.MaxBad = 0.2,
+    engine: options.EngineOption = "local",
+    address: options.Address = None,
 ) -> None:
     """Add the vector of every question-answer pair as a column.
 
     The vectors are then computed once, not by every command. Parquet stores them best.
 
+    Of many Parquet files, each becomes a file in the folder -o (large ones several). A command that was stopped does
+    only what is left if it is started again.
+
     \b
         qacal embed answers.parquet -o embedded.parquet --embedder minilm
         qacal fit embedded.parquet -o model --embedder column:embedding
+        qacal embed logs/ -o embedded/ --engine ray --address auto
     """
-    import polars as pl
-
+    from qacal.cluster.jobs import Job, embedded
     from qacal.embedders import embedder as embedder_of
-    from qacal.errors import InputError
-    from qacal.records.reading import read
 
+    if options.is_job(files, engine, address):
+        from qacal.cluster.running import run_job
+
+        options.require_output_folder(output)
+        how = options.job_reading(files, column, False, None, skip_bad_rows, max_bad)
+        with options.job_runs(engine, address, skip_bad_rows) as where:
+            outcome = run_job(Job("embed", embedder=embedder, into=into, **how), files, output, where)
+        options.tell_outcome(outcome, f"with vectors written to {output}", skip_bad_rows)
+        return
+    (file,) = files
     options.require_apart(file, output, skip_bad_rows)
     options.require_writable(output)
     maker = embedder_of(embedder)
     done = 0
     reads = options.input_rows(file, column, False, skip_bad_rows, max_bad)
     with reads as (rows, reading, progress), options.open_output(output, rows) as writer:
-        for batch in read(rows, reading, needs_labels=False, needs_confidence=False, uses_ids=False):
-            table = batch.table
-            if into in table.names:
-                raise InputError(f"{table.origin} already has a column {into!r}; pass another name with --into.")
-            vectors = maker.embed(batch.question or [], batch.answer or [])
-            column_type = pl.Array(pl.Float32, vectors.shape[1])
-            writer.write(table.extended(pl.DataFrame([pl.Series(into, vectors, dtype=column_type).arr.to_list()])))
+        for table in embedded(rows, reading, maker, into):
+            writer.write(table)
             done += len(table)
             if progress is not None:
                 progress("embedding", done)

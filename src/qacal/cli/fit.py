@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from json import loads
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -41,7 +41,7 @@ _CALIBRATORS = {
 
 def run(
     output: Annotated[str, typer.Option("--output", "-o", metavar="MODEL", help="Folder for the model.")],
-    file: options.RowsOrStore = None,
+    files: options.FilesOrStore = None,
     embedder: Annotated[
         str, typer.Option(help="static (fast), minilm (better, slower), onnx:DIR, hf:ID, or column:NAME.")
     ] = "static",
@@ -138,12 +138,34 @@ def run(
     store: options.StoreOrFile = None,
     name: options.ServedName = None,
     since: options.Since = None,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="MODEL",
+            help="Certify this model, with its groups and score, on tallies of other rows (qacal tally --model).",
+        ),
+    ] = None,
+    sample_rows: Annotated[
+        int | None,
+        typer.Option(
+            min=100,
+            help="For many rows: train on a random sample of about this many labelled ones, and certify on all others. "
+            "Default: 50,000.",
+        ),
+    ] = None,
+    ids: Annotated[
+        Literal["check", "documents", "ignore"],
+        typer.Option(help="For many rows, as in qacal tally: what to do about rows with one id."),
+    ] = "check",
     json: options.Json = False,
     column: options.Columns = None,
     percent: options.Percent = False,
     expression: options.Expressions = None,
     skip_bad_rows: options.SkipBadRows = None,
     max_bad: options.MaxBad = 0.2,
+    engine: options.EngineOption = "local",
+    address: options.Address = None,
 ) -> None:
     """Train a model on labelled answers.
 
@@ -160,6 +182,11 @@ def run(
         qacal fit answers.parquet -o model --tune log-loss
         qacal fit answers_of_many_llms.jsonl -o models --by model
         qacal fit judged.parquet -o model --certify labelled_by_people.parquet
+        qacal fit logs/ -o model --engine daft
+        qacal fit monday.tally.parquet tuesday.tally.parquet -o model
+
+    Of many Parquet files, a random sample trains, and all other labelled rows certify. Tallies (qacal tally) of any
+    number of days or sites are fitted as one.
 
     With --store, the rows are answers that qacal serve --collect stored and that have a label of an audit (qacal
     label-next --store). A running service loads the model when it is saved.
@@ -171,13 +198,23 @@ def run(
     from qacal.model.fitting import FitInputs
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import fit_set
-    from qacal.model.summary import described
 
+    files = files or []
+    file = files[0] if files else None
     options.require_one_source(file, store, name, since)
     if store is not None and (column or percent or expression or skip_bad_rows):
         raise typer.BadParameter("--column, --percent, --expression and --skip-bad-rows are about a file of rows.")
-    options.require_apart(file, output, skip_bad_rows, certify, group_rows)
-    options.require_folder(output)
+    options.require_apart(*files, output, skip_bad_rows, certify, group_rows)
+    options.require_folder(output.rstrip("/"))
+    is_job = options.is_job(files, engine, address) or sample_rows is not None
+    are_tallies = [_is_tally(one) for one in files]
+    if is_job or any(are_tallies):
+        others = {"--by": by, "--certify": certify, "--group-rows": group_rows, "--tune": tune, "-": "-" in files}
+        for option, is_given in {**others, "--continuous": continuous, "--store": store}.items():
+            if is_given:
+                raise typer.BadParameter(f"{option} does not go with many files or tallies; fit on one file of rows.")
+    if not all(are_tallies) and (any(are_tallies) or from_ is not None):
+        raise typer.BadParameter(f"{files[are_tallies.index(False)]} has no tally; --from takes tallies (qacal tally).")
     for option, value in (("--alpha", alpha), ("--within", within), ("--train-share", train_share)):
         if value is not None and not 0 < value < 1:
             raise typer.BadParameter(f"{option} is {value:g}; expected a number between 0 and 1.")
@@ -218,6 +255,25 @@ def run(
     if not continuous:
         # The default calibrator, so that --alpha can be set on it.
         model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties, within, bands))
+    if is_job or any(are_tallies):
+        from qacal.cluster.jobs import Job
+        from qacal.cluster.running import SAMPLE_ROWS, clean_up, fit_files
+
+        with options.job_runs(engine, address, skip_bad_rows) as where:
+            fit: QACalibrator | ModelSet
+            if any(are_tallies):
+                fit = _from_tallies(model, files, from_, embedder, allow_mixed=allow_mixed)
+            else:
+                how = options.job_reading(files, column, percent, expression, skip_bad_rows, max_bad)
+                job, most = Job("tally", ids=ids, **how), sample_rows or SAMPLE_ROWS
+                fit, outcome = fit_files(model, files, output, job, where, sample_rows=most, allow_mixed=allow_mixed)
+                options.tell_outcome(outcome, "read", skip_bad_rows)
+        lost_threshold = _has_threshold(output)
+        fit.save(output)
+        clean_up(output)
+        _show_fit(fit, output, None, lost_threshold, json=json, is_certified_apart=from_ is not None)
+        _print_next("new.parquet", output, by, used=(), skips=False)
+        return
     given = (
         options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression)
         if file is not None
@@ -226,7 +282,7 @@ def run(
     with given as (rows, reading, progress):
         if by is None:
             inputs = FitInputs(rows, reading, group_rows, certify, allow_mixed, judge_column=judge_column)
-            fit: QACalibrator | ModelSet = model._fit_inputs(inputs, progress)
+            fit = model._fit_inputs(inputs, progress)
         else:
             fit = fit_set(
                 model, rows, by, reading, group_records=group_rows, allow_mixed=allow_mixed, progress=progress
@@ -236,6 +292,50 @@ def run(
     origin = file or "the store"
     for line in _equal_labels(fit, [origin] if certify is None else [origin, certify]):
         options.note(line)
+    _show_fit(fit, output, by, lost_threshold, json=json, is_certified_apart=certify is not None)
+    if file is None:
+        options.note(f"Saved to {output}. A running qacal serve {quote(output)} --collect loads it.")
+    else:
+        _print_next(file, output, by, used=(certify, group_rows), skips=skip_bad_rows is not None)
+
+
+def _is_tally(file: str) -> bool:
+    if not file.endswith((".parquet", ".pq")):
+        return False
+    from qacal.model.tallies import is_tally
+
+    return is_tally(file)
+
+
+def _from_tallies(
+    model: QACalibrator, files: Sequence[str], from_: str | None, embedder: str, *, allow_mixed: bool
+) -> QACalibrator:
+    """Fit to tallies: of a column of groups, or of rows that another model counted."""
+    from qacal.model.saved import load_one
+    from qacal.model.tallies import Counted, fit_column, recertified
+    from qacal.storage import version_of
+
+    total = Counted.sum(map(Counted.read, files))
+    if from_ is None:
+        if total.model is not None:
+            raise typer.BadParameter("a model counted these rows; name it with --from.")
+        return fit_column(model, total, allow_mixed=allow_mixed)
+    first = load_one(from_, embedder=None if embedder == "static" else embedder)
+    return recertified(first, version_of(from_), total, allow_mixed=allow_mixed)
+
+
+def _show_fit(
+    fit: QACalibrator | ModelSet,
+    output: str,
+    by: str | None,
+    lost_threshold: bool,
+    *,
+    json: bool,
+    is_certified_apart: bool,
+) -> None:
+    """Print what was fitted."""
+    from qacal.model.summary import described
+
     if json:
         content = {str(value): _to_dict(one) for value, one in fit._models.items()}
         print(options.json_text({"model": output, **(content["None"] if by is None else {"models": content})}))
@@ -244,13 +344,9 @@ def run(
     else:
         for value, one in fit._models.items():
             title = "" if by is None else f"{by} {value}: "
-            options.show(title + described(one, is_certified_apart=certify is not None))
+            options.show(title + described(one, is_certified_apart=is_certified_apart))
     if lost_threshold:
         options.note("The replaced model had a threshold; this one has none (qacal threshold).")
-    if file is None:
-        options.note(f"Saved to {output}. A running qacal serve {quote(output)} --collect loads it.")
-    else:
-        _print_next(file, output, by, used=(certify, group_rows), skips=skip_bad_rows is not None)
 
 
 @contextmanager

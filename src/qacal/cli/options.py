@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qacal.cli.text_table import TextTable
-from qacal.errors import BadRowsError, InputError, printable
+from qacal.errors import BadRowsError, InputError, counted, printable
 
 if TYPE_CHECKING:
+    from qacal.cluster.running import Outcome, Where
     from qacal.model.base import BaseModel
     from qacal.model.pipeline import Progress
     from qacal.records.files import File
@@ -41,6 +42,24 @@ Rows = Annotated[
         metavar="FILE",
         help="Rows: .parquet, .jsonl, .json, .csv (all but the first also .gz), or - for standard input.",
     ),
+]
+_files = typer.Argument(
+    metavar="FILE",
+    help="Rows: a .parquet, .jsonl, .json or .csv file (all but the first also .gz), or - for standard input. Or "
+    "many rows: Parquet files, folders, globs, URLs (s3://...).",
+)
+Files = Annotated[list[str], _files]
+FilesOrStore = Annotated[list[str] | None, _files]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        help="For many rows: local (this process), daft (all cores), or ray (a cluster).",
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Of the Ray cluster. Default: one on this machine, for this command."),
 ]
 RowsOrStore = Annotated[
     str | None,
@@ -246,25 +265,101 @@ def input_rows(
     model : read the rows like those of its fit unless options differ; print what is assumed.
     bad_rows_are : what happens to bad rows, for the note.
     """
+    with opened(path) as rows:
+        reading = reading_of(rows, column, percent, expression, model)
+        with skipping(reading, skip_bad_rows, max_bad, bad_rows_are) as reading, progress() as show_progress:
+            yield rows, reading, show_progress
+
+
+def reading_of(
+    rows: Any, column: list[str] | None, percent: bool | None, expression: list[str] | None, model: BaseModel | None
+) -> Reading:
+    """Return how to read rows; with a model, like those of its fit unless options differ: print what is assumed."""
     from qacal.records.reading import Reading
 
     columns, words = mapping(column), expressions(expression)
-    with opened(path) as rows:
-        if model is None:
-            reading = Reading(columns, bool(percent), expressions=words)
-        else:
-            reading = model._reading(rows, columns, percent, words)
-            assumed = {
-                "--column": [f"{name} is {its}" for name, its in reading.columns.items() if name not in columns],
-                "--no-percent": ["confidences are percents"] if reading.assumes_percent else [],
-                "--expression": [] if words else [f"{word}={value}" for word, value in reading.expressions.items()],
-            }
-            parts = ", ".join(part for parts in assumed.values() for part in parts)
-            if parts:
-                changes = ", ".join(option for option, parts in assumed.items() if parts)
-                note(f"As in the fit: {parts} (to change it: {changes}).")
-        with skipping(reading, skip_bad_rows, max_bad, bad_rows_are) as reading, progress() as show_progress:
-            yield rows, reading, show_progress
+    if model is None:
+        return Reading(columns, bool(percent), expressions=words)
+    reading = model._reading(rows, columns, percent, words)
+    assumed = {
+        "--column": [f"{name} is {its}" for name, its in reading.columns.items() if name not in columns],
+        "--no-percent": ["confidences are percents"] if reading.assumes_percent else [],
+        "--expression": [] if words else [f"{word}={value}" for word, value in reading.expressions.items()],
+    }
+    parts = ", ".join(part for parts in assumed.values() for part in parts)
+    if parts:
+        changes = ", ".join(option for option, parts in assumed.items() if parts)
+        note(f"As in the fit: {parts} (to change it: {changes}).")
+    return reading
+
+
+def is_job(files: Sequence[str], engine: str, address: str | None) -> bool:
+    """Return whether a command runs as a job over Parquet files, and not on one file of rows."""
+    from glob import has_magic
+
+    if engine not in ("local", "daft", "ray"):
+        raise typer.BadParameter(f"--engine is {engine!r}; expected one of local, daft, ray.")
+    if address is not None and engine != "ray":
+        raise typer.BadParameter("--address is that of a Ray cluster; pass --engine ray, too.")
+    if len(files) != 1 or engine != "local":
+        return len(files) > 1 or engine != "local"
+    (file,) = files
+    is_pattern = has_magic(file) and not os.path.exists(file)
+    return is_pattern or os.path.isdir(file) or "://" in file
+
+
+def job_reading(
+    files: Sequence[str],
+    column: list[str] | None,
+    percent: bool | None,
+    expression: list[str] | None = None,
+    skip_bad_rows: Path | None = None,
+    max_bad: float = 0.0,
+    model: BaseModel | None = None,
+) -> dict[str, Any]:
+    """Return how to read the rows of a job, as arguments of :class:`~qacal.cluster.jobs.Job`."""
+    from qacal.cluster.parts import expanded, parts_of
+
+    rows: Any = None
+    if model is not None:
+        parts, _ = parts_of(expanded(files), "")
+        rows = replace(parts[0], rows=min(parts[0].rows, 1000)).read() if parts else None
+    reading = reading_of(rows, column, percent, expression, model if rows is not None else None)
+    skips = skip_bad_rows is not None
+    how = {"columns": dict(reading.columns), "percent": reading.percent, "expressions": dict(reading.expressions)}
+    return {**how, "skips": skips, "max_bad": max_bad if skips else 0.0}
+
+
+@contextmanager
+def job_runs(engine: Any, address: str | None, skip_bad_rows: Path | None) -> Iterator[Where]:
+    """Yield where a job runs; bad rows go to a file, also if some files cannot be done."""
+    from qacal.cluster.running import Where
+    from qacal.records.writers import atomic_file, json_line
+
+    with progress() as show_progress:
+        where = Where(engine, address, show_progress)
+        if skip_bad_rows is None:
+            yield where
+            return
+        _require_bad_rows(skip_bad_rows)
+        problem = None
+        with atomic_file(skip_bad_rows) as path, path.open("wb") as file:
+            try:
+                yield replace(where, on_bad=lambda row: file.writelines([json_line(row)]))
+            except InputError as error:
+                problem = error
+        if problem is not None:
+            raise problem
+
+
+def tell_outcome(outcome: Outcome, written: str, skip_bad_rows: Path | None) -> None:
+    """Print what a job did."""
+    files = len({part.path for part in outcome.parts})
+    note(f"{outcome.rows:,} rows of {counted(files, 'file')} {written}.")
+    if outcome.old:
+        note(f"{counted(outcome.old, 'part')} of {len(outcome.parts):,} had been done before and stayed.")
+    if outcome.bad and skip_bad_rows is not None:
+        note(f"Bad rows: {outcome.bad:,}. Those of this run are in {skip_bad_rows}.")
 
 
 @contextmanager
@@ -427,6 +522,14 @@ def require_folder(path: str) -> None:
         raise InputError(f"{path}: the folder {Path(path).parent} does not exist. Create it first.")
     if not os.access(folder, os.W_OK):
         raise InputError(f"{path}: nothing can be written to the folder {folder}. Choose another one.")
+
+
+def require_output_folder(path: str) -> None:
+    """Raise early if a job has no folder to write to."""
+    if path == "-" or os.path.isfile(path) or path.endswith((".parquet", ".pq")):
+        raise typer.BadParameter(f"-o is {path}; the rows of many files go to a folder: -o FOLDER.")
+    if "://" not in path:
+        require_folder(path.rstrip("/"))
 
 
 def require_writable(path: str) -> None:

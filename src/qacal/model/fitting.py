@@ -99,6 +99,8 @@ class FitInputs:
     apart : columns that no score may read by itself.
     judge_column : the column of `certify_records` with the labels of the judge that labelled `records`.
     audit : the random sample among `records`; by default all of them are one.
+    rows_to_certify : plan bands and groups for this many rows, which tallies bring later; by default for the rows of
+        this fit that certify.
     """
 
     records: Any
@@ -109,6 +111,7 @@ class FitInputs:
     apart: tuple[str, ...] = ()
     judge_column: str | None = None
     audit: Audit | None = None
+    rows_to_certify: int | None = None
 
 
 @dataclass(frozen=True)
@@ -270,10 +273,11 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         if isinstance(calibrator, MarginBinning) and score is not None:
             share = (1.0 if has_judge else split.certifying) * share_of_documents(tally)
             plan = partial(_planned, pipeline, score, share)
-            calibrator._fit_cells(tally, plan(labels), held, 1.0 if has_judge else split.certifying, rows.judged)
+            planned_for = labels if inputs.rows_to_certify is None else inputs.rows_to_certify / share
+            calibrator._fit_cells(tally, plan(planned_for), held, 1.0 if has_judge else split.certifying, rows.judged)
         else:
             calibrator.fit_tally(tally)
-        if isinstance(calibrator, MarginBinning) and not has_judge:
+        if isinstance(calibrator, MarginBinning) and not has_judge and inputs.rows_to_certify is None:
             if score is None:
                 plan = partial(calibrator._cells_of, tally, tally.n / labels)
             widths = widths_by_labels(calibrator, rows, tally, labels, plan)
@@ -283,7 +287,7 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         rows=tally.n,
         origins=overviews[-1].sources.known(),
         groups=rows.summaries(tally, model.examples),
-        fit_record=_record(
+        fit_record=recorded(
             tally.with_confidence(pipeline.calibrator.predict_tally(tally)) if answered is None else answered,
             pipeline.depth,
             np.concatenate([all_ids, rows.ids()]),
@@ -507,7 +511,7 @@ def _tune(pipeline: Pipeline, tally: Tally, objective: str, progress: Progress) 
     return tuned
 
 
-def _record(answers: Tally, depth: int, ids: Hashes, texts: Hashes) -> FitRecord:
+def recorded(answers: Tally, depth: int, ids: Hashes, texts: Hashes) -> FitRecord:
     """Return what the model stores about the rows: a sample of their ids, and their calibrated confidences."""
     scored = answers.with_confidence(at_candidates(answers.confidence, CANDIDATES))
     column = scored.grouping

@@ -152,9 +152,9 @@ def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool
     return loaded
 
 
-def load_one(path: str | Path) -> QACalibrator:
+def load_one(path: str | Path, *, embedder: str | Embedder | None = None) -> QACalibrator:
     """Return the single model that was saved at `path`; for a set, raise and name its models."""
-    loaded = load(path)
+    loaded = load(path, embedder=embedder)
     if isinstance(loaded, QACalibrator):
         return loaded
     folders = storage.load(path, _Index, document=MODEL_SET, made=_named)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -91,7 +92,10 @@ class Column(Partition):
 
     def fit(self, Z: ArrayLike) -> Self:
         self._require_parameters()
-        counts = Counter(label for label in as_labels(Z, self.name).tolist() if label is not None)
+        return self._fit_counts(Counter(label for label in as_labels(Z, self.name).tolist() if label is not None))
+
+    def _fit_counts(self, counts: Mapping[Any, int]) -> Self:
+        """Store labels that were counted already."""
         if len(counts) > _MOST_LABELS:
             raise InputError(
                 f"{self.name} has {len(counts):,} different values, and a model has at most {_MOST_LABELS:,} groups. "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -51,6 +51,14 @@ class Sources:
         for name, values in self._values.items():
             if name == "model" or len(values) <= _ORIGINS:
                 values.update(dict.fromkeys(batch.values_of(name)))
+
+    def add_known(self, known: Mapping[str, Sequence[Any]]) -> None:
+        """Take the values that :meth:`known` returned for other rows."""
+        for name, values in known.items():
+            if name in self._values:
+                self._values[name].update(dict.fromkeys(values))
+            else:
+                self._sampling[name].update(values)
 
     def known(self) -> dict[str, list[Any]]:
         """Return the values of each provenance column, and how answers were sampled."""

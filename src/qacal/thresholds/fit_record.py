@@ -23,7 +23,7 @@ CANDIDATES = np.unique(np.concatenate([np.arange(101) / 100, np.arange(901, 1000
 """Thresholds to choose from: hundredths, and thousandths above 0.9, where most targets and scores are."""
 
 # Number of hashes to store, the lowest ones: if 2% of the questions occur again, so do about five of these.
-_MOST = 256
+MOST_QUESTIONS = 256
 
 # JSON has whole numbers of 53 bits.
 _BITS = np.uint64(11)
@@ -153,13 +153,26 @@ def cells_of(tally: Tally) -> dict[Any, Forecast]:
 
 def sample(ids: Hashes) -> Ints:
     """Return the sample of questions that a model stores."""
-    return np.unique(_marks(ids))[:_MOST]
+    return np.unique(_marks(ids))[:MOST_QUESTIONS]
 
 
 def sampled(hashes: Hashes) -> Hashes:
     """Return the hashes that :func:`sample` would keep."""
     distinct = np.unique(hashes[hashes != 0])
-    return distinct[np.argsort(_marks(distinct))[:_MOST]]
+    return distinct[np.argsort(_marks(distinct))[:MOST_QUESTIONS]]
+
+
+def lowest(ids: Hashes, most: int) -> tuple[Ints, Ints]:
+    """Return the lowest marks of questions, and how many rows each of these has.
+
+    The lowest marks of all rows are among those of any parts of them, with all their rows.
+
+    >>> marks, counts = lowest(np.array([7, 8, 7, 0], dtype=np.uint64), 10)
+    >>> sorted(counts.tolist())
+    [1, 2]
+    """
+    marks, counts = np.unique(_marks(ids), return_counts=True)
+    return marks[:most], counts[:most]
 
 
 def remembered(ids: Hashes, texts: Hashes, forecasts: Forecasts) -> FitRecord:

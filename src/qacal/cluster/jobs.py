@@ -1,0 +1,225 @@
+"""What is done with a part: functions from batches of rows to a frame, the same on every engine.
+
+========  ================================================
+embed     the rows, with their vectors as a column
+apply     the rows, with calibrated confidences
+tally     cells (:mod:`qacal.model.tallies`)
+sample    the labelled rows of a random sample of questions
+========  ================================================
+
+A :class:`Job` has plain values only and travels to the workers, with the files of its model. A :class:`Worker` loads
+the model once, and turns one part after another into its output.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from qacal import storage
+from qacal.cluster.parts import Part, PartRows
+from qacal.embedders import Embedder, embedder
+from qacal.errors import BadRowsError, InputError, QacalWarning
+from qacal.model.base import BaseModel
+from qacal.model.fitting import Split
+from qacal.model.saved import load, load_model
+from qacal.model.tallies import Counted, Ids, count_by_model, count_column
+from qacal.records.columns import PROVENANCE
+from qacal.records.provenance import SAMPLING
+from qacal.records.reading import BadRows, Reading, Source, read
+from qacal.records.table import Fault, FrameTable, Table
+from qacal.tally.arrays import Bools, Hashes
+from qacal.tally.ids import mix
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Kind: TypeAlias = Literal["embed", "apply", "tally", "sample"]
+# No split uses this seed, so the sample is independent of the parts within it.
+_SAMPLE = 2**44
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to do with every part.
+
+    columns, percent, expressions, max_bad : how to read rows, as in :class:`Reading`.
+    skips : bad rows are reported and skipped; else the first one stops its part.
+    model, model_version : the files of a model by name, and its version.
+    embedder : the name of an embedder.
+    into : embed: the name of the column.
+    prefix, threshold, allow_other_source : apply: as in `qacal apply`.
+    groups, ids, resolution : tally: the column of groups, what to do about ids, and the grid of confidences.
+    sample : the share of the questions that are in the sample; a tally leaves these out.
+    """
+
+    kind: Kind
+    columns: Mapping[str, str] = field(default_factory=dict)
+    percent: bool = False
+    expressions: Mapping[str, float] = field(default_factory=dict)
+    max_bad: float = 0.0
+    skips: bool = False
+    model: Mapping[str, bytes] | None = field(default=None, repr=False)
+    model_version: str | None = None
+    embedder: str | None = None
+    into: str = "embedding"
+    prefix: str = ""
+    threshold: float | None = None
+    allow_other_source: tuple[str, ...] = ()
+    groups: str | None = None
+    ids: Ids = "check"
+    resolution: float | None = None
+    sample: float | None = None
+
+    @cached_property
+    def key(self) -> str:
+        """A digest of all that the output of a part depends on, beside its rows."""
+        from qacal import __version__
+
+        settings = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "model"}
+        return storage.digest({"qacal": __version__, **settings})
+
+
+def model_files(path: str | Path) -> dict[str, Any]:
+    """Return a saved model as arguments of :class:`Job`."""
+    home = Path(path)
+    files = {str(file.relative_to(home)): file.read_bytes() for file in sorted(home.rglob("*")) if file.is_file()}
+    return {"model": files, "model_version": storage.version_of(path)}
+
+
+def is_sampled(ids: Hashes, share: float) -> Bools:
+    """Return which questions are in the sample."""
+    return np.asarray(mix(ids, _SAMPLE) / 2.0**64 < share)
+
+
+def embedded(rows: Source, reading: Reading, maker: Embedder, into: str) -> Iterator[Table]:
+    """Yield rows in batches, with their vectors as a column."""
+    import polars as pl
+
+    for batch in read(rows, reading, needs_labels=False, needs_confidence=False, uses_ids=False):
+        table = batch.table
+        if into in table.names:
+            raise InputError(f"{table.origin} already has a column {into!r}; pass another name with --into.")
+        vectors = maker.embed(batch.question or [], batch.answer or [])
+        column_type = pl.Array(pl.Float32, vectors.shape[1])
+        yield table.extended(pl.DataFrame([pl.Series(into, vectors, dtype=column_type).arr.to_list()]))
+
+
+class Worker:
+    """Turns parts into outputs; the model is loaded once."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._model: BaseModel | None = None
+        self._embedder = embedder(job.embedder or "static") if job.kind == "embed" else None
+        if job.model is not None:
+            with tempfile.TemporaryDirectory(prefix="qacal-") as folder:
+                for name, content in job.model.items():
+                    path = Path(folder) / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(content)
+                # A tally is by a single model; a set has groups and scores for each LLM.
+                one = load_model if job.kind == "tally" else load
+                self._model = one(folder, embedder=job.embedder)
+            if job.threshold is not None:
+                self._model.set_threshold(job.threshold)
+
+    def run(self, part: Part) -> dict[str, Any]:
+        """Write the output of a part; return its counts, its bad rows and what to tell, or what is wrong with it."""
+        job, faults = self.job, list[Fault]()
+        try:
+            if (done := part.done(job.key)) is not None:
+                return {**done, "part": part.output, "is_old": True}
+            bad = BadRows(faults.append)
+            reading = self._reading(bad)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", QacalWarning)
+                frame, more = self._output(part, reading)
+            result = {"rows": part.rows, "bad": bad.count}
+            part.write(frame, job.key, result, more)
+        except (InputError, OSError) as error:
+            return {"part": part.output, "error": str(error)}
+        notes = [str(one.message) for one in caught if issubclass(one.category, QacalWarning)]
+        rows = [{"place": fault.place, "problem": str(fault), "row": fault.row} for fault in faults]
+        return {**result, "part": part.output, "faults": rows, "notes": notes}
+
+    def _reading(self, bad: BadRows) -> Reading:
+        job = self.job
+        reading = Reading(dict(job.columns), job.percent, expressions=dict(job.expressions))
+        return replace(reading, on_fault=bad, max_bad=job.max_bad) if job.skips else reading
+
+    def _output(self, part: Part, reading: Reading) -> tuple[pl.DataFrame, dict[str, str]]:
+        """Return the output of a part, and what to write into the metadata of its file."""
+        import polars as pl
+
+        job = self.job
+        if job.kind == "tally":
+            counted = self.counted(part, reading)
+            return counted.to_frame(), counted.metadata()
+        if job.kind == "sample":
+            return self._sampled(part, reading), {}
+        rows = PartRows(part, part.read())
+        if job.kind == "embed":
+            assert self._embedder is not None
+            tables = embedded(rows, reading, self._embedder, job.into)
+        else:
+            assert self._model is not None
+            tables = self._model._calibrated(
+                rows, reading, allow_other_source=job.allow_other_source, prefix=job.prefix
+            )
+        return pl.concat([table.frame() for table in tables], how="diagonal_relaxed"), {}
+
+    def counted(self, part: Part | FrameTable, reading: Reading, split: Split | None = None) -> Counted:
+        """Count the labelled rows of a part, or of a table with rows of the fit and their split."""
+        job, model = self.job, self._model
+        needs: dict[str, Any] = {"needs_text": False, "hashes_ids": job.ids != "ignore"}
+        rows: Any = part
+        if isinstance(part, Part):
+            names = None
+            if model is None:
+                asked = ("confidence", "correct", str(job.groups), *PROVENANCE, *SAMPLING, "agreement")
+                names = [reading.name(name) for name in asked]
+                if job.ids != "ignore":  # questions identify rows without ids
+                    names += [reading.name(name) for name in ("id", "question")]
+            rows = PartRows(part, part.read(names), reading.name("correct"))
+            if not any(True for _ in rows.batches()):
+                return Counted({}, job.model_version)
+        if model is not None:
+            needs |= {"hashes_ids": True, **model._needs}
+        counts = []
+        for batch in read(rows, reading, needs_labels=True, **needs):
+            if job.sample is not None and split is None and batch.ids is not None:
+                batch = batch.only(~is_sampled(batch.ids, job.sample))
+                if not len(batch):
+                    continue
+            if model is None:
+                counts.append(count_column(batch, str(job.groups), job.ids, job.resolution))
+            else:
+                (one,) = model._models.values()
+                allowed = job.allow_other_source
+                options: dict[str, Any] = {"split": split, "allow_other_source": allowed}
+                counts.append(count_by_model(one, str(job.model_version), batch, job.ids, **options))
+        return Counted.sum(counts) if counts else Counted({}, job.model_version)
+
+    def _sampled(self, part: Part, reading: Reading) -> pl.DataFrame:
+        """Return the rows of the sample; the fit and the tally tell about bad rows."""
+        import polars as pl
+
+        rows = PartRows(part, part.read(), reading.name("correct"))
+        quiet = Reading(reading.columns, reading.percent, lambda fault: None, 1.0, reading.expressions)
+        frames = [rows.frame.clear()]
+        try:
+            for batch in read(rows, quiet, needs_labels=True, needs_text=False) if rows.frame.height else ():
+                if batch.ids is None:
+                    raise InputError(f"{part.path}: rows need an id or a question, so that a sample can be drawn.")
+                frames.append(batch.only(is_sampled(batch.ids, float(self.job.sample or 0))).table.frame())
+        except BadRowsError:
+            return rows.frame.clear()
+        return pl.concat(frames)

@@ -1,0 +1,220 @@
+"""Parts of Parquet files: the unit of work, of output, and of what is left after a stop.
+
+A part is a file, or a range of at most `PART_ROWS` rows of a larger one. Its output appears whole, under its final
+name, and says in its metadata which part of which job it is: size and time of the input, and a digest of the settings
+and the model. So a job that is started again does what is left, and what has changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from glob import escape, glob, has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qacal.embedders.base import optional_package
+from qacal.errors import InputError
+from qacal.records.files import BATCH_ROWS, OnFault, refuse
+from qacal.records.table import FrameTable, Table
+from qacal.records.writers import atomic_file, plain_errors
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PART_ROWS = 8 * BATCH_ROWS
+_METADATA = "qacal"
+
+
+def is_url(path: str) -> bool:
+    """Return whether a path names an object store, such as s3://bucket/rows.parquet."""
+    return "://" in path
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of a file, and where their output goes.
+
+    size, changed : of the file; a part is done again if they differ. An object store tells the size at most.
+    first, rows : the range of rows; `whole` is the number of rows of the file.
+    """
+
+    path: str
+    size: int
+    changed: int
+    first: int
+    rows: int
+    whole: int
+    output: str = ""
+
+    @property
+    def is_first(self) -> bool:
+        return self.first == 0
+
+    def read(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return the rows; with `columns`, only those of these columns that the file has."""
+        import polars as pl
+
+        with _readable(self.path):
+            scan = pl.scan_parquet(self.path, glob=False)
+            if columns is not None:
+                names = scan.collect_schema().names()
+                scan = scan.select([name for name in dict.fromkeys(columns) if name in names])
+            return scan.slice(self.first, self.rows).collect()
+
+    def done(self, job: str) -> dict[str, Any] | None:
+        """Return what an earlier run noted about this part; None if it is not done, or not for this job."""
+        import polars as pl
+
+        if not is_url(self.output) and not os.path.exists(self.output):
+            return None
+        try:
+            noted = json.loads(pl.read_parquet_metadata(self.output).get(_METADATA, "null"))
+        except (pl.exceptions.PolarsError, OSError, ValueError):
+            noted = None
+        if noted is None and not is_url(self.output):
+            raise InputError(f"{self.output} exists, and no job of qacal wrote it. Name another folder with -o.")
+        is_same = noted is not None and noted["job"] == job and noted["part"] == asdict(self) | {"output": ""}
+        return dict(noted["result"]) if is_same else None
+
+    def write(self, frame: pl.DataFrame, job: str, result: dict[str, Any], more: dict[str, str]) -> None:
+        """Write the output; it is there as a whole or not at all."""
+        noted = {"job": job, "part": asdict(self) | {"output": ""}, "result": result}
+        metadata = {**more, _METADATA: json.dumps(noted)}
+        if is_url(self.output):
+            frame.write_parquet(self.output, metadata=metadata)
+            return
+        os.makedirs(os.path.dirname(self.output), exist_ok=True)
+        with atomic_file(self.output) as path, plain_errors():
+            frame.write_parquet(path, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class PartRows:
+    """The rows of a part, as a source that the readers take.
+
+    label : a column; rows in which it is missing are left out.
+    """
+
+    part: Part
+    frame: pl.DataFrame
+    label: str | None = None
+
+    def batches(self, on_fault: OnFault = refuse) -> Iterator[Table]:
+        for first in range(0, self.frame.height, BATCH_ROWS):
+            frame = self.frame.slice(first, BATCH_ROWS)
+            start = self.part.first + first + 1
+            table = FrameTable(self.part.path, "row", np.arange(start, start + frame.height), frame)
+            if self.label in frame.columns:
+                column = frame[self.label]
+                missing = column.is_null() | column.is_nan() if column.dtype.is_float() else column.is_null()
+                table = table.only(~missing.to_numpy())
+            if len(table):
+                yield table
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Turn errors of polars into one that names the file."""
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{path} cannot be read as Parquet: {reason:.300}") from None
+
+
+def expanded(files: Sequence[str]) -> list[str]:
+    """Return the Parquet files that paths, folders and globs stand for, in the order of their names."""
+    found: list[str] = []
+    for one in files:
+        if is_url(one):
+            found += _listed(one) if has_magic(one) or one.endswith("/") else [one]
+        elif os.path.isdir(one):
+            found += [path.as_posix() for path in Path(one).rglob("*.parquet") if not path.name.startswith(".")]
+        elif has_magic(one) and not os.path.exists(one):
+            found += glob(one, recursive=True)
+        else:
+            found.append(one)
+        if not found:
+            raise InputError(f"{one}: there is no Parquet file.")
+    twice = [path for path, count in Counter(found).items() if count > 1]
+    if twice:
+        raise InputError(f"{twice[0]} is named twice; its rows would count twice.")
+    for path in found:
+        if not path.endswith((".parquet", ".pq")):
+            raise InputError(f"{path}: jobs over many files read Parquet alone; expected a name ending in .parquet.")
+    return sorted(found)
+
+
+def _listed(url: str) -> list[str]:
+    os.environ.setdefault("DO_NOT_TRACK", "true")
+    daft = optional_package("daft", "cluster")
+    names = daft.from_glob_path(f"{url}**/*.parquet" if url.endswith("/") else url).to_pydict()
+    return [str(path) for path in names["path"]]
+
+
+def parts_of(files: Sequence[str], output: str) -> tuple[list[Part], dict[str, str]]:
+    """Return the parts of files, and what is wrong with those that cannot be read; `output` is a folder."""
+    parts, bad = [], {}
+    # The folder that all files are in: the outputs keep the folders below it.
+    base = files[0][: files[0].rfind("/") + 1]
+    while not all(path.startswith(base) for path in files):
+        base = base[: base.rfind("/", 0, -1) + 1]
+    for path in files:
+        try:
+            whole = _whole(path)
+        except InputError as error:
+            bad[path] = str(error)
+            continue
+        count = -(-whole.whole // PART_ROWS)
+        stem = os.path.splitext(path[len(base) :])[0]
+        for number in range(count):
+            first = number * PART_ROWS
+            name = f"{stem}.parquet" if count == 1 else f"{stem}-{number:05}-of-{count:05}.parquet"
+            rows = min(PART_ROWS, whole.whole - first)
+            parts.append(replace(whole, first=first, rows=rows, output=f"{output.rstrip('/')}/{name}"))
+    return parts, bad
+
+
+def _whole(path: str) -> Part:
+    import polars as pl
+
+    size = changed = 0
+    with _readable(path):
+        if not is_url(path):
+            status = os.stat(path)
+            size, changed = status.st_size, status.st_mtime_ns
+        rows = int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+    return Part(path, size, changed, 0, rows, rows)
+
+
+def remove_stale(parts: Sequence[Part]) -> None:
+    """Remove outputs for an input that had another number of rows: their names have another number of parts."""
+    kept = {part.output for part in parts}
+    for part in parts:
+        if not part.is_first or is_url(part.output):
+            continue
+        folder, name = os.path.split(part.output)
+        stem = name.removesuffix(".parquet").partition("-00000-of-")[0]
+        others = [f"{folder}/{stem}.parquet", *glob(f"{escape(f'{folder}/{stem}')}-[0-9]*-of-[0-9]*.parquet")]
+        for path in others:
+            if path not in kept and os.path.exists(path) and _input_of(path) == part.path:
+                os.unlink(path)
+
+
+def _input_of(output: str) -> str | None:
+    import polars as pl
+
+    try:
+        noted = json.loads(pl.read_parquet_metadata(output).get(_METADATA, "null"))
+    except (pl.exceptions.PolarsError, OSError, ValueError):
+        return None
+    return None if noted is None else str(noted["part"]["path"])

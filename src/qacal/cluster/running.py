@@ -1,0 +1,198 @@
+"""Run jobs over files: all their parts, what to tell about them, and a fit that is made of jobs.
+
+A fit of text at scale has four steps. 1. A random sample of the questions is gathered. 2. It trains groups and score
+and fixes bands and groups, as any fit does. 3. All other labelled rows are counted by these. 4. The ordinary solver
+certifies bands and groups on the cells, together with the rows of the sample that may certify.
+"""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qacal.cluster.engines import Engine, run
+from qacal.cluster.jobs import Job, Worker, model_files
+from qacal.cluster.parts import Part, expanded, parts_of, remove_stale
+from qacal.errors import InputError, QacalWarning
+from qacal.model.defaults import SHARE_OF_FIRST, share_to_train
+from qacal.model.fitting import FitInputs, Split
+from qacal.model.pipeline import Progress
+from qacal.model.tallies import Counted, fit_column, recertified
+from qacal.records.reading import Reading
+from qacal.records.table import FrameTable
+from qacal.storage import version_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from qacal.model.model import QACalibrator
+
+SAMPLE_ROWS = 50_000
+"""How many labelled rows a fit at scale trains on: as many as a score reads at most."""
+PARTS = ".parts"
+"""The ending of the folder with the cells of each part, beside a tally or model that is being made."""
+_MOST_LINES, _MOST_NOTES = 10, 3
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a job runs, and who is told about it.
+
+    progress : called with the name of the step and the number of rows.
+    on_bad : called with each bad row, as an object.
+    """
+
+    engine: Engine = "local"
+    address: str | None = None
+    progress: Progress | None = None
+    on_bad: Callable[[dict[str, Any]], None] | None = None
+
+
+@dataclass
+class Outcome:
+    """What a job did.
+
+    rows, bad : of all parts.
+    old : the parts that an earlier run had done.
+    """
+
+    parts: list[Part]
+    rows: int = 0
+    bad: int = 0
+    old: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcome:
+    """Do a job over all parts of files, with a file in the folder `output` for each; raise at the end for bad files."""
+    parts, errors = parts_of(expanded(files), output)
+    remove_stale(parts)
+    step = {"embed": "embedding", "apply": "calibrating", "tally": "counting", "sample": "sampling"}[job.kind]
+    progress = where.progress
+    tell = None if progress is None else lambda rows: progress(step, rows)
+    results = run(job, parts, where.engine, where.address, tell) if parts else []
+    outcome = Outcome(parts)
+    for part, result in zip(parts, results, strict=True):
+        if "error" in result:
+            errors[part.path] = result["error"]
+            continue
+        outcome.rows += result["rows"]
+        outcome.bad += result["bad"]
+        outcome.old += bool(result.get("is_old"))
+        outcome.notes += result.get("notes", ())
+        for row in result.get("faults", ()):
+            if where.on_bad is not None:
+                where.on_bad(row)
+    distinct = list(dict.fromkeys(outcome.notes))
+    for text in distinct[:_MOST_NOTES]:
+        warnings.warn(text, QacalWarning, stacklevel=2)
+    if len(distinct) > _MOST_NOTES:
+        warnings.warn(f"{len(distinct) - _MOST_NOTES:,} more notes of other parts.", QacalWarning, stacklevel=2)
+    if errors:
+        raise _problems(errors, len({part.path for part in parts} | {*errors}))
+    return outcome
+
+
+def _problems(errors: dict[str, str], files: int) -> InputError:
+    texts = [text if path in text else f"{path}: {text}" for path, text in errors.items()]
+    listed = "\n".join(f"  {text}" for text in texts[:_MOST_LINES])
+    more = f"\n  and {len(texts) - _MOST_LINES:,} more" if len(texts) > _MOST_LINES else ""
+    return InputError(
+        f"{len(texts):,} of {files:,} files could not be done:\n{listed}{more}\nAll others are done. Fix or remove "
+        "these, and start the command again: it does only what is left."
+    )
+
+
+def count(job: Job, files: Sequence[str], work: str, where: Where) -> tuple[Counted, Outcome]:
+    """Count the labelled rows of files; `work` is a folder for the cells of each part."""
+    outcome = run_job(job, files, work, where)
+    return Counted.sum(Counted.read(part.output) for part in outcome.parts), outcome
+
+
+def fit_files(
+    model: QACalibrator,
+    files: Sequence[str],
+    output: str,
+    job: Job,
+    where: Where,
+    *,
+    sample_rows: int = SAMPLE_ROWS,
+    allow_mixed: bool = False,
+) -> tuple[QACalibrator, Outcome]:
+    """Fit a model to the labelled rows of many files.
+
+    output : where the model will be saved; a folder beside it has the work that is done.
+    job : how to read rows, and what to do about ids.
+    """
+    from qacal.partitions import Column, as_partition
+
+    work = output.rstrip("/") + PARTS
+    if model.partition is not None and isinstance(column := as_partition(model.partition), Column):
+        counted, outcome = count(replace(job, kind="tally", groups=column.name), files, f"{work}/cells", where)
+        return fit_column(model, counted, allow_mixed=allow_mixed), outcome
+    reading = Reading(dict(job.columns), job.percent, expressions=dict(job.expressions))
+    labelled = _labelled(expanded(files), reading.name("correct"))
+    share = min(1.0, sample_rows / max(labelled, 1))
+    drawn = run_job(replace(job, kind="sample", sample=share), files, f"{work}/sample", where)
+    sample = _gathered(drawn.parts)
+    is_whole = share == 1.0
+    inputs = FitInputs(sample, reading, allow_mixed=allow_mixed, rows_to_certify=None if is_whole else labelled)
+    fitted = model._fit_inputs(inputs, where.progress)
+    if is_whole:
+        return fitted, drawn
+    if fitted.calibrator_.properties.is_certified is False or fitted.tuned_ is not None:
+        raise InputError(
+            "a fit on a sample needs a calibrator that certifies, and no --tune; or a larger --sample-rows."
+        )
+    fitted.save(f"{work}/model")
+    version = version_of(f"{work}/model")
+    counting = replace(job, kind="tally", sample=share, embedder=_name_of(model), **model_files(f"{work}/model"))
+    rest, outcome = count(counting, files, f"{work}/cells", where)
+    # The split of the fit: of the sample, the part that made bands and groups does not certify.
+    has_first = fitted.pipeline_.first is not None
+    rows, has_score = fitted.overviews_[0].rows, fitted.pipeline_.score is not None
+    trained = share_to_train(model, rows, has_score=has_score, has_margins=has_first)
+    split = Split(trained, model.seed, SHARE_OF_FIRST if has_first else None)
+    table = FrameTable("the sample", "row", np.arange(1, sample.height + 1), sample)
+    own = Worker(counting).counted(table, reading, split)
+    return recertified(fitted, version, Counted.sum([own, rest]), allow_mixed=allow_mixed), outcome
+
+
+def clean_up(output: str) -> None:
+    """Remove the folder with the cells of each part."""
+    shutil.rmtree(output.rstrip("/") + PARTS, ignore_errors=True)
+
+
+def _labelled(files: Sequence[str], correct: str) -> int:
+    """Return the number of labelled rows."""
+    import polars as pl
+
+    total = 0
+    for path in files:
+        try:
+            total += int(pl.scan_parquet(path, glob=False).select(pl.col(correct).count()).collect().item())
+        except (pl.exceptions.PolarsError, OSError):
+            continue  # the job names it
+    return total
+
+
+def _gathered(parts: Sequence[Part]) -> pl.DataFrame:
+    """Return the rows of a sample, in the order of the files."""
+    import polars as pl
+
+    frames = [pl.read_parquet(part.output, glob=False) for part in parts]
+    frames = [frame for frame in frames if frame.height]
+    if not frames:
+        raise InputError("the sample has no row; label some answers, or pass a larger --sample-rows.")
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
+def _name_of(model: QACalibrator) -> str | None:
+    """Return the embedder to load by name; workers load built-in ones and columns by the model alone."""
+    name = str(model.embedder)
+    return name if name.startswith(("hf:", "onnx:")) else None

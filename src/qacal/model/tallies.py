@@ -1,0 +1,371 @@
+r"""Fit on tallies: rows are counted where they are, and only cells come together.
+
+With groups that are a column, a tally has confidence, group and label, and the calibrator is fitted on the sum.
+
+With a model of text, a sample of the rows trained its parts and fixed bands and groups. Others are counted by these:
+
+========  ===========================================  ==============================
+certify   end of the band (or score), group, label     certifies bands and groups
+held      end of the band, answer                      the mean answer of each band
+answered  answer (at candidate thresholds), group,     where a threshold starts
+          label
+stated    confidence (three decimals), group, label    what `qacal groups` prints
+========  ===========================================  ==============================
+
+Bands and groups are functions of a row that were fixed without these rows, so the proof for the margins holds for them
+(docs/guarantees.md, section 3): they all certify, and all that trained no score show the mean answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from qacal.calibrators.margins import MarginBinning, MarginMaps
+from qacal.errors import InputError
+from qacal.model.defaults import default_pipeline, require_parameters
+from qacal.model.fitting import Fitted, Split, recorded
+from qacal.model.groups import Sampler, Summaries
+from qacal.model.model import QACalibrator
+from qacal.model.samples import CalibrationRows, ids_of
+from qacal.model.widths import Widths, widths_by_labels
+from qacal.partitions import Column
+from qacal.records.columns import PROVENANCE
+from qacal.records.provenance import AllowOtherSource, Sources, require_known_origin
+from qacal.records.reading import Batch, ReadAs
+from qacal.records.writers import atomic_file, plain_errors
+from qacal.tally.arrays import Ints, seven_decimals
+from qacal.tally.tally import DOCUMENTS, Tally
+from qacal.thresholds.fit_record import CANDIDATES, MOST_QUESTIONS, FitRecord, at_candidates, lowest
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Ids: TypeAlias = Literal["check", "documents", "ignore"]
+"""What to do about ids: refuse rows of one id, count them as documents, or take all rows as independent."""
+
+# The lowest hashes of ids that a tally keeps, to notice repeated ids and rows of a fit.
+_MOST_IDS = 4096
+_METADATA = "qacal.tally"
+_NONE: Ints = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Labelled rows, counted.
+
+    tallies : by name; the table above has the names.
+    model : the version of the model that groups and scores are from; None if groups are a column.
+    origins : of the rows, as :meth:`Sources.known` returns them.
+    ids, ids_rows : the lowest hashes of ids, and how many rows each of these ids has.
+    texts : the lowest hashes of the texts of questions that have ids.
+    has_ids : whether rows have ids of their own; None if ids were not read.
+    """
+
+    tallies: dict[str, Tally]
+    model: str | None = None
+    origins: dict[str, list[Any]] = field(default_factory=dict)
+    ids: Ints = field(default_factory=lambda: _NONE)
+    ids_rows: Ints = field(default_factory=lambda: _NONE)
+    texts: Ints = field(default_factory=lambda: _NONE)
+    has_ids: bool | None = None
+
+    @property
+    def certify(self) -> Tally:
+        if "certify" not in self.tallies:
+            raise InputError("no row was counted; label some answers, or count other files.")
+        return self.tallies["certify"]
+
+    @staticmethod
+    def sum(parts: Iterable[Counted]) -> Counted:
+        """Add up what was counted in parts."""
+        every = list(parts)
+        models, kinds = {one.model for one in every}, {one.has_ids for one in every if one.tallies} - {None}
+        if len(models) > 1:
+            raise InputError("these tallies were made with different models, or some without one; they do not add.")
+        if len(kinds) > 1:
+            raise InputError("only some of the files have ids, so repeated questions cannot be noticed; all need them.")
+        sources = Sources()
+        for one in every:
+            sources.add_known(one.origins)
+        names = dict.fromkeys(name for one in every for name in one.tallies)
+        ids, place = np.unique(np.concatenate([_NONE, *(one.ids for one in every)]), return_inverse=True)
+        rows = np.bincount(place, np.concatenate([_NONE, *(one.ids_rows for one in every)])).astype(np.int64)
+        return Counted(
+            {name: _total(one.tallies[name] for one in every if name in one.tallies) for name in names},
+            next(iter(models), None),
+            sources.known(),
+            ids[:_MOST_IDS],
+            rows[:_MOST_IDS],
+            np.unique(np.concatenate([_NONE, *(one.texts for one in every)]))[:_MOST_IDS],
+            next(iter(kinds), None),
+        )
+
+    def require_independent(self) -> None:
+        """Refuse rows that share an id, unless they were counted as documents; a few such ids may not be noticed."""
+        n = self.certify.n
+        if self.certify.n_blocks == DOCUMENTS or not len(self.ids):
+            return
+        is_complete = len(self.ids) < _MOST_IDS
+        # The k-th lowest of D hashes is near k / D of their range, with a relative error of 1 / sqrt(k).
+        questions = len(self.ids) if is_complete else (_MOST_IDS - 1) / (float(self.ids[-1]) / 2.0**53)
+        if (self.ids_rows > 1).any() or (not is_complete and n > questions * (1 + 5 / np.sqrt(_MOST_IDS))):
+            raise InputError(
+                f"some of the {n:,} rows have the same id (or, without ids, the same question), so they are not "
+                "independent. Count them as documents with --ids documents, or keep one row of each."
+            )
+
+    # As a file
+
+    def to_frame(self) -> pl.DataFrame:
+        """Return the cells of all tallies as one table."""
+        import polars as pl
+
+        frames = [one.to_polars().with_columns(tally=pl.lit(name)) for name, one in self.tallies.items() if len(one)]
+        return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame()
+
+    def metadata(self) -> dict[str, str]:
+        """Return the rest, for the metadata of the file."""
+        arrays = {name: getattr(self, name).tolist() for name in ("ids", "ids_rows", "texts")}
+        return {
+            _METADATA: json.dumps({"model": self.model, "origins": self.origins, "has_ids": self.has_ids, **arrays})
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write a file."""
+        with atomic_file(path) as temporary, plain_errors():
+            self.to_frame().write_parquet(temporary, metadata=self.metadata())
+
+    @staticmethod
+    def read(path: str | Path) -> Counted:
+        """Read a file of `qacal tally`, or one with a table of :meth:`Tally.to_polars`."""
+        import polars as pl
+
+        frame, text = pl.read_parquet(path, glob=False), pl.read_parquet_metadata(path).get(_METADATA, "{}")
+        if "tally" not in frame.columns:
+            return Counted({"certify": Tally.from_polars(frame)} if frame.height else {}, **_fields(text))
+        tallies = {}
+        for (name,), part in frame.group_by("tally", maintain_order=True):
+            unused: list[str] = [
+                one for one in ("block", "tie") if one in part.columns and part[one].null_count() == part.height
+            ]
+            if name == "held":
+                unused += [one for one in part.columns if ":" in one]
+            tallies[str(name)] = Tally.from_polars(part.drop("tally", *unused))
+        return Counted(tallies, **_fields(text))
+
+
+def _fields(text: str) -> dict[str, Any]:
+    return {
+        name: np.array(value, dtype=np.int64) if isinstance(value, list) else value
+        for name, value in json.loads(text).items()
+    }
+
+
+def is_tally(path: str) -> bool:
+    """Return whether a file has a tally."""
+    import polars as pl
+
+    try:
+        return {"rows", "wwtt", "n_blocks"} <= {*pl.read_parquet_schema(path)}
+    except (pl.exceptions.PolarsError, OSError):
+        return False  # the command that reads it says what is wrong
+
+
+def _total(tallies: Iterable[Tally]) -> Tally:
+    """Add up tallies; in pairs, so that each cell is added a few times only."""
+    stack: list[tuple[int, Tally]] = []
+    for tally in tallies:
+        level = 0
+        while stack and stack[-1][0] == level:
+            tally, level = stack.pop()[1] + tally, level + 1
+        stack.append((level, tally))
+    total = stack.pop()[1]
+    while stack:
+        total = stack.pop()[1] + total
+    return replace(total, is_sum=True)
+
+
+# Rows to cells
+
+
+def count_column(batch: Batch, column: str, ids: Ids, resolution: float | None = None) -> Counted:
+    """Count rows by confidence and the groups of a column."""
+    options: dict[str, Any] = {"n_blocks": DOCUMENTS, "ids": batch.ids} if ids == "documents" else {}
+    groups = {column: batch.column(column)}
+    tally = Tally.of(batch.confidence, batch.correct, groups=groups, resolution=resolution, **options)
+    return _counted({"certify": tally}, batch, None, ids)
+
+
+def count_by_model(
+    model: QACalibrator,
+    version: str,
+    batch: Batch,
+    ids: Ids,
+    *,
+    split: Split | None = None,
+    allow_other_source: AllowOtherSource = False,
+) -> Counted:
+    """Count rows by the scores and groups of a model.
+
+    split : that of the fit, for rows of the fit; None for rows of other questions.
+    """
+    pipeline, calibrator = model.pipeline_, model.calibrator_
+    require_known_origin(batch, model.origins_, allow_other_source, uses_labels=True)
+    is_held = np.ones(len(batch), dtype=bool)
+    if split is not None:
+        batch = split.for_calibrator(batch)
+        is_held = split.is_held(ids_of(batch))
+    elif ids != "ignore" and (shared := model.fit_record_.known(batch.ids, batch.question_hashes())):
+        raise InputError(
+            f"{batch.table.origin}: the model was fitted on some of these questions: {shared} of those that it stores "
+            "are here. Count rows of other questions."
+        )
+    if not len(batch):
+        return Counted({}, version)
+    options = calibrator._tally_options()
+    if ids == "documents" and calibrator.properties.counts_documents:
+        options = {"n_blocks": DOCUMENTS} | options
+    read, groups = pipeline.inputs(batch)
+    first = read.score if read.first is None else read.first
+    if isinstance(maps := calibrator.maps_, MarginMaps) and pipeline.first is not None:
+        # Any score of the band would do; with its end there are few cells.
+        tops = maps.planned.tops
+        first = np.minimum(tops, 1.0)[np.searchsorted(tops, seven_decimals(first))]
+    named: dict[str, Any] = (
+        {} if batch.ids is None or not options.get("n_blocks", options.get("ties")) else {"ids": batch.ids}
+    )
+    tallies = {"certify": Tally.of(first, batch.correct, groups=groups, **named, **options)}
+    if pipeline.score is not None:
+        tallies["stated"] = Tally.of(batch.confidence.round(3), batch.correct, groups=groups)
+    if read.first is not None:
+        answers = at_candidates(read.score, CANDIDATES)
+        tallies["answered"] = Tally.of(answers, batch.correct, groups=groups)
+        if is_held.any():
+            few = {name: values[is_held] for name, values in named.items()}
+            tallies["held"] = Tally.of(first[is_held], read.score[is_held], **few, **options)
+    return _counted(tallies, batch, version, ids)
+
+
+def _counted(tallies: dict[str, Tally], batch: Batch, version: str | None, ids: Ids) -> Counted:
+    sources = Sources()
+    sources.add(batch)
+    if ids == "ignore" or batch.ids is None:
+        return Counted(tallies, version, sources.known())
+    has_ids = batch.reading.name("id") in batch.table.names
+    texts = lowest(batch.question_hashes(), _MOST_IDS)[0] if has_ids else _NONE
+    return Counted(tallies, version, sources.known(), *lowest(batch.ids, _MOST_IDS), texts, has_ids)
+
+
+# Cells to a model
+
+
+def fit_column(model: QACalibrator, counted: Counted, *, allow_mixed: bool = False) -> QACalibrator:
+    """Fit a model whose groups are a column to a tally of its rows; `model` has the other parameters."""
+    tally = _certifying(counted, allow_mixed=allow_mixed)
+    (name,) = tally.partitions
+    model.set_params(partition=Column(name))
+    require_parameters(model)
+    pipeline = default_pipeline(model)
+    if pipeline.score is not None or model.tune is not None:
+        raise InputError("a tally has no texts, and its rows cannot be split: leave out --feature and --tune.")
+    column = tally.grouping
+    assert column is not None
+    assert isinstance(pipeline.partition, Column)
+    counts = Counter[Any]()
+    for label, rows in zip(column.decode(column.code), tally.rows.tolist(), strict=True):
+        counts[label] += rows
+    del counts[None]
+    pipeline.partition._fit_counts(counts)
+    calibrator = pipeline.calibrator.fit_tally(tally)
+    widths: tuple[Widths, ...] = ()
+    if isinstance(calibrator, MarginBinning):
+        plan = partial(calibrator._cells_of, tally, 1.0)
+        widths = widths_by_labels(calibrator, CalibrationRows(pipeline), tally, tally.n, plan)
+    return model._set_fitted(
+        Fitted(
+            pipeline=pipeline,
+            tuned=None,
+            rows=tally.n,
+            origins=counted.origins,
+            groups=Summaries(tally, pipeline.depth, Sampler(), 0),
+            fit_record=_record(tally.with_confidence(calibrator.predict_tally(tally)), pipeline.depth, counted),
+            read_as=ReadAs(),
+            widths=widths,
+        )
+    )
+
+
+def recertified(model: QACalibrator, version: str, counted: Counted, *, allow_mixed: bool = False) -> QACalibrator:
+    """Return a model with the parts of another one, certified on rows that were counted by that one."""
+    if counted.model != version:
+        raise InputError("the tallies were not made with this model; count the rows again: qacal tally --model.")
+    sources = Sources()
+    for origins in (model.origins_, counted.origins):
+        sources.add_known(origins)
+    is_mixed = any(len(values) > 1 for name, values in model.origins_.items() if name in PROVENANCE)
+    tally = _certifying(counted, allow_mixed=allow_mixed or is_mixed)
+    pipeline, maps = model.pipeline_, model.calibrator_.maps_
+    calibrator = type(model.calibrator_)(**model.calibrator_.get_params())
+    if isinstance(calibrator, MarginBinning) and isinstance(maps, MarginMaps) and pipeline.first is not None:
+        held = counted.tallies.get("held")
+        if held is None:
+            raise InputError("no row is left to show the mean answer of each band; count other rows, too.")
+        calibrator._fit_cells(tally, maps.planned, held if tally.block is not None else held.without_blocks())
+    else:
+        calibrator.fit_tally(tally)
+    pipeline = replace(pipeline, calibrator=calibrator)
+    stated = counted.tallies.get("stated", tally)
+    before = {group.group: group for group in model.groups_}
+    groups = [
+        replace(group, words=before[group.group].words, examples=before[group.group].examples)
+        if group.group in before
+        else group
+        for group in Summaries(stated, pipeline.depth, Sampler(), 0)
+    ]
+    answered = counted.tallies.get("answered")
+    if answered is None:
+        answered = tally.with_confidence(calibrator.predict_tally(tally))
+    return QACalibrator(**model.get_params(deep=False))._set_fitted(
+        Fitted(
+            pipeline=pipeline,
+            tuned=None,
+            rows=tally.n,
+            origins=sources.known(),
+            groups=tuple(groups),
+            fit_record=_record(answered, pipeline.depth, counted, model.fit_record_),
+            read_as=model.read_as_,
+            fitted_for=model.fitted_for_,
+        )
+    )
+
+
+def _certifying(counted: Counted, *, allow_mixed: bool) -> Tally:
+    """Return the tally to fit on; refuse rows of several LLMs or prompts, and rows that share a question."""
+    if not allow_mixed:
+        sources = Sources()
+        sources.add_known(counted.origins)
+        sources.require_one()
+    counted.require_independent()
+    tally = counted.certify
+    is_by_document = tally.is_by_document
+    if tally.n_blocks == DOCUMENTS and not is_by_document:
+        tally = tally.without_blocks()
+    return replace(tally, is_clustered=is_by_document, is_sum=False)
+
+
+def _record(answers: Tally, depth: int, counted: Counted, before: FitRecord | None = None) -> FitRecord:
+    """Return what the model stores about the rows, and about those of the fit that it comes from."""
+    record = recorded(answers, depth, np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64))
+    questions, texts = [counted.ids], [counted.texts]
+    if before is not None:
+        questions, texts = [*questions, before.questions], [*texts, before.texts]
+    marks = (np.unique(np.concatenate(parts))[:MOST_QUESTIONS] for parts in (questions, texts))
+    return replace(record, questions=next(marks), texts=next(marks))

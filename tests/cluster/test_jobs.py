@@ -1,0 +1,366 @@
+"""Jobs over many files, in this process: what is written, what is left after a stop, and what is wrong."""
+
+import json
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from qacal import Column, QACalibrator, Tally, load
+from qacal.calibrators.margins import fit_margins
+from qacal.cluster import parts as parts_module
+from qacal.cluster.parts import expanded, parts_of
+from qacal.errors import InputError
+from qacal.model.tallies import Counted
+from qacal.records.reading import read
+from tests.answers import answers
+from tests.cli.test_cli import ok, run
+from tests.cluster.rows import all_rows, write_days
+
+
+@pytest.fixture
+def days(tmp_path):
+    write_days(tmp_path / "days")
+    return tmp_path / "days"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model"
+    QACalibrator(partition=Column("topic")).fit(answers(600, seed=5)).save(path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _wordless(wordless_unless_full):
+    """Files are the point here."""
+
+
+# Apply and embed
+
+
+def test_many_files_are_calibrated_as_one_is(days, model, tmp_path):
+    ok("apply", model, days, "-o", tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0.parquet", "1.parquet", "2.parquet"]
+    whole = load(model).calibrate(all_rows(days))
+    assert_frame_equal(all_rows(tmp_path / "out"), whole)
+    ok("apply", model, f"{days}/[01].parquet", "-o", tmp_path / "some")
+    assert all_rows(tmp_path / "some").height == 800
+
+
+def test_large_files_become_several_parts_with_the_same_rows(days, model, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts_module, "PART_ROWS", 150)
+    ok("apply", model, days, "-o", tmp_path / "out")
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names[:3] == [f"0-0000{part}-of-00003.parquet" for part in range(3)]
+    assert len(names) == 9
+    assert_frame_equal(all_rows(tmp_path / "out"), load(model).calibrate(all_rows(days)))
+
+
+def test_embedding_many_files_gives_the_vectors_of_one(days, tmp_path):
+    ok("embed", days, "-o", tmp_path / "out")
+    ok("embed", days / "0.parquet", "-o", tmp_path / "0.parquet")
+    assert_frame_equal(pl.read_parquet(tmp_path / "out" / "0.parquet"), pl.read_parquet(tmp_path / "0.parquet"))
+
+
+def test_folders_within_a_folder_keep_their_names(days, model, tmp_path):
+    (tmp_path / "logs" / "day=1").mkdir(parents=True)
+    (tmp_path / "logs" / "day=2").mkdir()
+    shutil.copy(days / "0.parquet", tmp_path / "logs" / "day=1" / "a.parquet")
+    shutil.copy(days / "1.parquet", tmp_path / "logs" / "day=2" / "a.parquet")
+    ok("apply", model, tmp_path / "logs", "-o", tmp_path / "out")
+    assert (tmp_path / "out" / "day=1" / "a.parquet").exists()
+    assert all_rows(tmp_path / "out").height == 800
+
+
+# What is left after a stop
+
+
+def written(folder):
+    return {path.name: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
+
+
+def test_a_job_that_is_started_again_does_only_what_is_left(days, model, tmp_path):
+    out = tmp_path / "out"
+    ok("apply", model, days, "-o", out)
+    before = written(out)
+    (out / "1.parquet").unlink()
+    _, _, notes = run("apply", model, days, "-o", out)
+    assert "2 parts of 3 had been done before and stayed." in notes
+    after = written(out)
+    assert {name for name in before if after[name] == before[name]} == {"0.parquet", "2.parquet"}
+    assert_frame_equal(all_rows(out), load(model).calibrate(all_rows(days)))
+
+
+def test_changed_inputs_and_other_settings_are_done_again(days, model, tmp_path):
+    out = tmp_path / "out"
+    ok("apply", model, days, "-o", out)
+    before = written(out)
+    pl.read_parquet(days / "1.parquet").head(100).write_parquet(days / "1.parquet")
+    ok("apply", model, days, "-o", out)
+    assert [name for name in before if written(out)[name] != before[name]] == ["1.parquet"]
+    assert all_rows(out).height == 900
+    ok("apply", model, days, "-o", out, "--threshold", "0.5")
+    assert not set(before.values()) & set(written(out).values())
+    assert "decision" in all_rows(out).columns
+
+
+def test_parts_of_an_input_that_has_shrunk_are_removed(days, model, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    monkeypatch.setattr(parts_module, "PART_ROWS", 150)
+    ok("apply", model, days, "-o", out)
+    (out / "1-00000-of-00009.parquet").write_bytes((days / "0.parquet").read_bytes())  # somebody's own file
+    pl.read_parquet(days / "1.parquet").head(100).write_parquet(days / "1.parquet")
+    ok("apply", model, days, "-o", out)
+    names = sorted(path.name for path in out.iterdir() if path.name.startswith("1"))
+    assert names == ["1-00000-of-00009.parquet", "1.parquet"]
+
+
+def test_a_file_that_no_job_wrote_is_not_replaced(days, model, tmp_path):
+    code, _, notes = run("apply", model, days, "-o", days)
+    assert code == 1
+    assert "0.parquet exists, and no job of qacal wrote it. Name another folder with -o." in notes
+    assert "calibrated" not in pl.read_parquet(days / "0.parquet").columns
+
+
+# Bad files and bad rows
+
+
+def test_a_bad_file_is_named_and_all_others_are_done(days, model, tmp_path):
+    (days / "bad.parquet").write_bytes(b"PAR1 no rows PAR1")
+    pl.DataFrame({"question": ["?"], "answer": ["!"]}).write_parquet(days / "lacking.parquet")
+    code, _, notes = run("apply", model, days, "-o", tmp_path / "out")
+    assert code == 1
+    assert "2 of 5 files could not be done" in notes
+    assert f"{days}/bad.parquet cannot be read as Parquet" in notes
+    assert f"{days}/lacking.parquet" in notes
+    assert all_rows(tmp_path / "out").height == 1200
+    code, _, notes = run("tally", days, "-o", tmp_path / "tally.parquet", "--groups", "topic")
+    assert code == 1
+    assert not (tmp_path / "tally.parquet").exists()
+    (days / "bad.parquet").unlink()
+    (days / "lacking.parquet").unlink()
+    _, _, notes = run("tally", days, "-o", tmp_path / "tally.parquet", "--groups", "topic")
+    assert "3 parts of 3 had been done before and stayed." in notes
+    assert not (tmp_path / "tally.parquet.parts").exists()
+
+
+def test_bad_rows_are_named_by_file_and_row_and_skipped(days, model, tmp_path):
+    broken = pl.read_parquet(days / "1.parquet").with_columns(
+        confidence=pl.when(pl.int_range(pl.len()) == 7).then(1.7).otherwise("confidence")
+    )
+    broken.write_parquet(days / "1.parquet")
+    code, _, notes = run("apply", model, days, "-o", tmp_path / "out")
+    assert code == 1
+    assert f"{days}/1.parquet row 8: confidence is 1.7" in notes
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0.parquet", "2.parquet"]
+    bad = tmp_path / "bad.jsonl"
+    _, _, notes = run("apply", model, days, "-o", tmp_path / "out", "--skip-bad-rows", bad)
+    assert f"Bad rows: 1. Those of this run are in {bad}." in notes
+    (row,) = map(json.loads, bad.read_text().splitlines())
+    assert row["place"] == "row 8"
+    assert row["row"]["confidence"] == 1.7
+    assert all_rows(tmp_path / "out")["calibrated"].null_count() == 1
+
+
+def test_files_are_not_counted_twice(days):
+    with pytest.raises(InputError, match="is named twice; its rows would count twice"):
+        expanded([str(days), str(days / "1.parquet")])
+    with pytest.raises(InputError, match="there is no Parquet file"):
+        expanded([str(days / "no*.parquet")])
+    with pytest.raises(InputError, match=r"read Parquet alone; expected a name ending in \.parquet"):
+        expanded(["rows.csv"])
+
+
+def test_an_empty_file_has_no_part(tmp_path):
+    pl.DataFrame({"a": [1]}).clear().write_parquet(tmp_path / "none.parquet")
+    assert parts_of([str(tmp_path / "none.parquet")], "out") == ([], {})
+
+
+def test_wrong_use_is_refused_early(days, model, tmp_path):
+    for arguments, said in [
+        (["apply", model, days, "-o", "out.parquet"], "the rows of many files go to a folder"),
+        (["apply", model, days, "-o", "out", "--engine", "spark"], "expected one of local, daft, ray"),
+        (["apply", model, days, "-o", "out", "--address", "auto"], "pass --engine ray, too"),
+        (["tally", days, "-o", "t.parquet"], "name the column of groups"),
+        (["fit", days, "-o", "m", "--tune", "brier"], "--tune does not go with many files"),
+        (["fit", days / "0.parquet", "-o", "m", "--from", model], "has no tally; --from takes tallies"),
+    ]:
+        code, _, notes = run(*arguments)
+        assert code == 2
+        assert said in " ".join(notes.split())
+
+
+# Tallies
+
+
+def test_a_tally_of_files_is_the_tally_of_their_rows_in_any_number_and_order(days, tmp_path, monkeypatch):
+    ok("tally", days, "-o", tmp_path / "one.parquet", "--groups", "topic")
+    ok("tally", *sorted(days.iterdir(), reverse=True), "-o", tmp_path / "two.parquet", "--groups", "topic")
+    monkeypatch.setattr(parts_module, "PART_ROWS", 77)
+    ok("tally", days, "-o", tmp_path / "three.parquet", "--groups", "topic")
+    one, two, three = (pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("one", "two", "three"))
+    assert_frame_equal(one, two)
+    assert_frame_equal(one, three)
+    rows = all_rows(days)
+    expected = Tally.of(rows["confidence"], rows["correct"], groups={"topic": rows["topic"]}).to_polars()
+    assert_frame_equal(one.drop("tally", "is_sum"), expected.drop("is_sum"))
+
+
+def test_tallies_of_days_fit_the_model_of_all_rows(days, tmp_path):
+    for day in range(3):
+        ok("tally", days / f"{day}.parquet", "-o", tmp_path / f"{day}.tally.parquet", "--groups", "topic")
+    ok("fit", *(tmp_path / f"{day}.tally.parquet" for day in range(3)), "-o", tmp_path / "sum")
+    ok("fit", days, "-o", tmp_path / "at_once", "--partition", "column:topic")
+    rows = QACalibrator(partition=Column("topic")).fit(all_rows(days))
+    new = pl.DataFrame(answers(200, seed=9))
+    for name in ("sum", "at_once"):
+        model = load(tmp_path / name)
+        assert_frame_equal(model.calibrate(new), rows.calibrate(new), abs_tol=1e-9)
+        assert model.rows_ == 1200
+        assert [(group.group, group.rows) for group in model.describe_groups()] == [
+            (group.group, group.rows) for group in rows.describe_groups()
+        ]
+        assert model.fit_record_.known(np.array([], dtype=np.uint64)) == 0
+        np.testing.assert_array_equal(model.fit_record_.questions, rows.fit_record_.questions)
+
+
+def test_rows_without_a_label_and_files_without_one_are_left_out(days, tmp_path):
+    pl.read_parquet(days / "1.parquet").with_columns(correct=pl.lit(None, dtype=pl.Int64)).write_parquet(
+        days / "1.parquet"
+    )
+    half = pl.when(pl.int_range(pl.len()) % 2 == 0).then("correct")
+    pl.read_parquet(days / "2.parquet").with_columns(correct=half).write_parquet(days / "2.parquet")
+    ok("tally", days, "-o", tmp_path / "t.parquet", "--groups", "topic")
+    assert Counted.read(tmp_path / "t.parquet").certify.n == 600
+
+
+def test_repeated_ids_are_refused_or_counted_as_documents(days, tmp_path):
+    frame = pl.read_parquet(days / "2.parquet").with_columns(id=pl.col("id").str.replace("..$", "00"))
+    frame.write_parquet(days / "2.parquet")
+    code, _, notes = run("tally", days, "-o", tmp_path / "t.parquet", "--groups", "topic")
+    assert code == 1
+    assert "Count them as documents with --ids documents" in notes
+    ok("tally", days, "-o", tmp_path / "t.parquet", "--groups", "topic", "--ids", "documents")
+    ok("fit", tmp_path / "t.parquet", "-o", tmp_path / "model")
+    rows = QACalibrator(partition=Column("topic")).fit(all_rows(days))
+    assert load(tmp_path / "model").calibrator_.maps_.certificate.is_by_document
+    new = pl.DataFrame(answers(200, seed=9))
+    assert_frame_equal(load(tmp_path / "model").calibrate(new), rows.calibrate(new), abs_tol=1e-9)
+    ok("tally", days, "-o", tmp_path / "u.parquet", "--groups", "topic", "--ids", "ignore")
+    assert Counted.read(tmp_path / "u.parquet").certify.n_blocks == 1
+
+
+def test_ids_that_repeat_beyond_the_stored_ones_are_noticed():
+    """One question of a million rows is not among the lowest hashes; too few distinct hashes give it away."""
+    marks = np.sort(np.random.default_rng(0).integers(0, 2**53, 20_000))[:4096]
+    rows = Tally.of(np.full(20_000, 0.5), np.ones(20_000))
+    Counted({"certify": rows}, ids=marks, ids_rows=np.ones(4096, dtype=np.int64)).require_independent()
+    more = Tally.of(np.full(25_000, 0.5), np.ones(25_000))
+    with pytest.raises(InputError, match="some of the 25,000 rows have the same id"):
+        Counted({"certify": more}, ids=marks, ids_rows=np.ones(4096, dtype=np.int64)).require_independent()
+
+
+def test_tallies_that_do_not_belong_together_are_refused(days, tmp_path):
+    one, two = tmp_path / "one.parquet", tmp_path / "two.parquet"
+    ok("tally", days / "0.parquet", "-o", one, "--groups", "topic")
+    pl.read_parquet(days / "1.parquet").with_columns(model=pl.lit("parrot-2")).write_parquet(days / "1.parquet")
+    ok("tally", days / "1.parquet", "-o", two, "--groups", "topic")
+    code, _, notes = run("fit", one, two, "-o", tmp_path / "model")
+    assert code == 1
+    assert "answers of several LLMs: parrot-1, parrot-2" in notes
+    ok("fit", one, two, "-o", tmp_path / "model", "--allow-mixed")
+    pl.read_parquet(days / "2.parquet").drop("id").write_parquet(days / "2.parquet")
+    ok("tally", days / "2.parquet", "-o", two, "--groups", "topic", "--ids", "documents")
+    code, _, notes = run("fit", one, two, "-o", tmp_path / "model")
+    assert code == 1
+    assert "only some of the files have ids" in notes
+
+
+# Fits on a sample, certified on all rows
+
+
+@pytest.fixture(scope="module")
+def at_scale(tmp_path_factory):
+    home = tmp_path_factory.mktemp("scale")
+    frame = write_days(home / "days", days=4, rows=1000, seed=3)
+    ok("fit", home / "days", "-o", home / "model", "--sample-rows", "1200", "--no-columns")
+    return home, frame
+
+
+def test_a_sample_trains_and_all_other_labelled_rows_certify(at_scale):
+    home, frame = at_scale
+    model = load(home / "model")
+    assert 1000 < model.learned_score_.rows_ < 1150  # 90% of the sample
+    made_bands = model.pipeline_.first.rows_
+    assert 300 < made_bands < 420  # 30% of it
+    assert model.rows_ == frame.height - made_bands
+    assert not (home / "model.parts").exists()
+    cells = model.calibrator_.maps_.cells
+    bands = len(model.calibrator_.maps_.below)
+    assert cells.rows[:bands].sum() == model.rows_
+
+
+def test_the_sample_does_not_depend_on_the_files(at_scale, tmp_path):
+    home, frame = at_scale
+    (tmp_path / "other").mkdir()
+    shuffled = frame.sample(fraction=1.0, shuffle=True, seed=1)
+    for number, part in enumerate(shuffled.iter_slices(1700)):
+        part.write_parquet(tmp_path / "other" / f"{number}.parquet")
+    ok("fit", tmp_path / "other", "-o", tmp_path / "model", "--sample-rows", "1200", "--no-columns")
+    one, two = load(home / "model"), load(tmp_path / "model")
+    assert one.rows_ == two.rows_
+    assert one.learned_score_.rows_ == two.learned_score_.rows_
+
+
+def test_tallies_by_a_model_certify_it_on_other_rows(tmp_path):
+    write_days(tmp_path / "days", days=3, rows=800, seed=4)
+    ok("fit", tmp_path / "days" / "0.parquet", "-o", tmp_path / "first", "--no-columns")
+    code, _, notes = run("tally", tmp_path / "days", "-o", tmp_path / "t.parquet", "--model", tmp_path / "first")
+    assert code == 1
+    assert "the model was fitted on some of these questions" in notes
+    for day in (1, 2):
+        ok(
+            *("tally", tmp_path / "days" / f"{day}.parquet", "-o", tmp_path / f"{day}.parquet"),
+            *("--model", tmp_path / "first"),
+        )
+    ok("fit", tmp_path / "1.parquet", tmp_path / "2.parquet", "--from", tmp_path / "first", "-o", tmp_path / "second")
+    first, second = load(tmp_path / "first"), load(tmp_path / "second")
+    assert second.rows_ == 1600
+    np.testing.assert_array_equal(first.calibrator_.maps_.planned.tops, second.calibrator_.maps_.planned.tops)
+    new = answers(100, seed=8)
+    one, two = (model.calibrate(pl.DataFrame(new)) for model in (first, second))
+    assert_frame_equal(one.select("group"), two.select("group"))
+    assert (two["high"] - two["low"]).mean() < (one["high"] - one["low"]).mean()
+    assert second.describe_groups()[0].words
+    code, _, notes = run("fit", tmp_path / "1.parquet", "-o", tmp_path / "third")
+    assert code == 2
+    code, _, notes = run("fit", tmp_path / "1.parquet", "--from", tmp_path / "second", "-o", tmp_path / "third")
+    assert code == 1
+    assert "not made with this model" in notes
+
+
+def test_a_certificate_by_cells_is_the_one_by_rows(tmp_path):
+    """Cells keep the end of a band in place of a score: accuracies of bands and groups, and mean answers, stay."""
+    write_days(tmp_path / "days", days=2, rows=800, seed=6)
+    ok("fit", tmp_path / "days" / "0.parquet", "-o", tmp_path / "first", "--no-columns")
+    ok("tally", tmp_path / "days" / "1.parquet", "-o", tmp_path / "t.parquet", "--model", tmp_path / "first")
+    ok("fit", tmp_path / "t.parquet", "--from", tmp_path / "first", "-o", tmp_path / "second")
+    pipeline, maps = load(tmp_path / "first").pipeline_, load(tmp_path / "second").calibrator_.maps_
+    (batch,) = read(str(tmp_path / "days" / "1.parquet"), needs_labels=True, **pipeline.needs)
+    scores, groups = pipeline.inputs(batch)
+    tally = Tally.of(scores.first, batch.correct, groups=groups).to_seven_decimals()
+    answered = Tally.of(scores.first, scores.score).to_seven_decimals()
+    by_rows = fit_margins(tally, pipeline.calibrator.maps_.planned, answers=answered)
+    for name in ("rows", "low", "high", "top", "offset"):
+        np.testing.assert_array_equal(getattr(maps.cells, name), getattr(by_rows.cells, name))
+    np.testing.assert_allclose(maps.shift, by_rows.shift, atol=1e-6)
+    assert maps.cells.rows[: len(maps.below)].sum() == 800
+
+
+def test_the_same_job_in_two_folders_writes_the_same_bytes(days, model, tmp_path):
+    for name in ("one", "two"):
+        ok("apply", model, days, "-o", tmp_path / name)
+    assert (tmp_path / "one" / "0.parquet").read_bytes() == (tmp_path / "two" / "0.parquet").read_bytes()
