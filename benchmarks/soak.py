@@ -61,10 +61,13 @@ class Load:
         self.errors: Counter[str] = Counter()
 
     async def warm_up(self) -> None:
-        """Send all texts once: the tokenizer keeps those of short words and sentences, up to 10,000."""
+        """Send all texts once: the tokenizer keeps short ones, up to 10,000."""
         for first in range(0, len(self.rows), 50):
-            await self._ok("POST", "/v1/calibrate", {"items": self.rows[first : first + 50]})
-            await self._ok("POST", "/v1/chat/completions", self._asked())
+            some = self.rows[first : first + 50]
+            await self._ok("POST", "/v1/calibrate", {"items": some})
+            for at in range(0, len(some), 10):
+                asked = [self._ok("POST", "/v1/chat/completions", _asked(row)) for row in some[at : at + 10]]
+                await asyncio.gather(*asked)
 
     async def send(self, kind: str) -> None:
         self.requests[kind] += 1
@@ -83,10 +86,14 @@ class Load:
             reply = await self._ok("POST", "/v1/feedback", {"items": items}) if items else None
             assert reply is None or all(one["stored"] for one in reply.json()["results"]), reply.text
         elif kind == "completion":
-            evidence = (await self._ok("POST", "/v1/chat/completions", self._asked())).json()["qa_calibration"]
+            evidence = (await self._ok("POST", "/v1/chat/completions", _asked(self.rng.choice(self.rows)))).json()[
+                "qa_calibration"
+            ]
             assert evidence["calibrated"] is not None, evidence
         elif kind == "stream":
-            reply = await self._ok("POST", "/v1/chat/completions", {**self._asked(), "stream": True})
+            reply = await self._ok(
+                "POST", "/v1/chat/completions", {**_asked(self.rng.choice(self.rows)), "stream": True}
+            )
             *_, last, done = [line for line in reply.text.split("\n") if line.startswith("data: ")]
             assert done == "data: [DONE]"
             assert json.loads(last.removeprefix("data: "))["qa_calibration"]["calibrated"] is not None, last
@@ -99,14 +106,14 @@ class Load:
         label = {"id": id_, "correct": self.rng.random() < probability}
         return {**label, "source": "audit", "probability": 0.5} if self.rng.random() < 0.3 else label
 
-    def _asked(self) -> dict[str, Any]:
-        question = self.rng.choice(self.rows)["question"]
-        return {"model": "parrot-1", "messages": [{"role": "user", "content": question}]}
-
     async def _ok(self, method: str, path: str, content: Any = None) -> httpx2.Response:
         reply = await self.client.request(method, path, json=content)
         assert reply.status_code == 200, f"{reply.status_code} {reply.text}"
         return reply
+
+
+def _asked(row: dict[str, Any]) -> dict[str, Any]:
+    return {"model": "parrot-1", "messages": [{"role": "user", "content": row["question"]}]}
 
 
 def megabytes(pid: int) -> float:

@@ -60,7 +60,7 @@ class Stub:
         try:
             last = asked["messages"][-1]["content"]
         except (KeyError, IndexError, TypeError):
-            return JSONResponse({"error": {"message": "messages have no content"}}, 400)
+            last = None  # it answers anything
         is_second = isinstance(last, str) and last.startswith((SECOND, TRUE_OR_FALSE))
         if self.fault is not None and is_second == self.fault.startswith("second "):
             response = await self._faulty(request, self.fault.removeprefix("second "), asked)

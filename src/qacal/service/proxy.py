@@ -147,7 +147,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
     """Add the routes of the proxy."""
     proxy = app.state.proxy = None if service.upstream is None else Proxy(service, service.upstream)
 
-    @app.post("/v1/chat/completions", summary="Complete a chat", openapi_extra=_BODY)
+    @app.post("/v1/chat/completions", summary="Complete a chat", openapi_extra=_BODY, responses=_REPLY)
     async def completions(request: Request) -> Response:
         """Pass a request on to the upstream, and return its completion with `qa_calibration` in it.
 
@@ -175,6 +175,10 @@ def add_routes(app: FastAPI, service: Service) -> None:
         answered = await unless_gone(request, upstream.get("/models", request.headers))
         return _json(answered.body, answered.headers)
 
+
+_REPLY: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/json": {"schema": {"type": "object"}}, "text/event-stream": {}}}
+}
 
 _BODY = {
     "requestBody": {
