@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from json import loads
 from pathlib import Path
 from shlex import quote
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -193,6 +194,7 @@ def run(
     if not continuous:
         # The default calibrator, so that --alpha can be set on it.
         model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties, within))
+    began = monotonic()
     with options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression) as (rows, reading, progress):
         if by is None:
             inputs = FitInputs(rows, reading, group_rows, certify, allow_mixed, judge_column=judge_column)
@@ -207,7 +209,8 @@ def run(
         options.note(line)
     if json:
         content = {str(value): _to_dict(one) for value, one in fit._models.items()}
-        print(options.json_text({"model": output, **(content["None"] if by is None else {"models": content})}))
+        fitted = content["None"] if by is None else {"models": content}
+        print(options.json_text({"model": output, "run": options.run_summary(reading, began, output), **fitted}))
     elif len(fit._models) > _MODELS_IN_FULL:
         _show_set(fit._models, str(by))
     else:

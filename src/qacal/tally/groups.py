@@ -137,7 +137,8 @@ class GroupColumn:
     def decode(self, codes: Ints) -> list[Any]:
         """Return the labels of many codes."""
         used, where = _distinct(codes)
-        return object_array(map(self.label, used.tolist()))[where].tolist()
+        labels: list[Any] = object_array(map(self.label, used.tolist()))[where].tolist()
+        return labels
 
     def renamed(self, rename: Callable[[list[Any]], Iterable[Any]]) -> GroupColumn:
         """Return the column with other labels; `rename` gets each label once, and returns None for no group.
