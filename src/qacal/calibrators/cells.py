@@ -61,47 +61,68 @@ def plan_cells(
     (array([0.45, 0.6 , 0.75,  inf]), 0, 0.044)
     """
     for_bands, for_groups = widths(rows, within)
-    scores = np.repeat(seven_decimals(scores), repeats)
+    scores, repeats = seven_decimals(scores), np.broadcast_to(repeats, len(scores))
+    total = int(repeats.sum())
+    average = float((scores * repeats).sum() / total)
 
-    def expected(cell: Ints, alpha: float, *, is_band: bool) -> float:
+    def expected(cell: Ints, score: Floats, repeats: Ints, alpha: float, *, is_band: bool) -> float:
         """Return the width that answers will have."""
-        _, place, count = np.unique(cell, return_inverse=True, return_counts=True)
-        n = np.maximum(rows * count / len(cell), 1.0)
-        mean = np.bincount(place, scores) / count
-        accuracy = mean + _TOO_SURE * (scores.mean() - mean) if are_probabilities else np.full(len(count), 0.5)
-        its_widths = expected_widths(n, accuracy, alpha, is_band=is_band, is_fitted=not are_probabilities)[place]
-        return float(np.median(its_widths) if are_probabilities else np.mean(its_widths))
+        _, place = np.unique(cell, return_inverse=True)
+        count = np.bincount(place, repeats).astype(np.int64)
+        n = np.maximum(rows * count / total, 1.0)
+        mean = np.bincount(place, score * repeats) / count
+        accuracy = mean + _TOO_SURE * (average - mean) if are_probabilities else np.full(len(count), 0.5)
+        its_widths = expected_widths(n, accuracy, alpha, is_band=is_band, is_fitted=not are_probabilities)
+        return _median(its_widths, count) if are_probabilities else float(its_widths @ count / total)
 
     deepest = deepest_level(column, max_depth)
     depth = None if column is not None and column.depth is None else 0
     group_width = None
     if column is not None and depth is not None:
         for trial in range(1, deepest + 1):
-            its_width = expected(np.repeat(column.leaves(trial), repeats), alpha / 2, is_band=False)
+            its_width = expected(column.leaves(trial), scores, repeats, alpha / 2, is_band=False)
             if its_width <= for_groups:
                 depth, group_width = trial, its_width
     part = alpha if depth == 0 else alpha / 2
-    ordered = np.sort(scores)
-    tops = [_tops(ordered, count) for count in ([bands] if bands else range(1, MOST_BANDS + 1))]
-    width = [expected(np.searchsorted(top, scores), part, is_band=True) for top in tops]
+    # Bands depend on the distinct scores, and on how many rows have each: not on the number of rows.
+    values, place = np.unique(scores, return_inverse=True)
+    counts = np.bincount(place, repeats).astype(np.int64)
+    tops = [_tops(values, np.cumsum(counts), count) for count in ([bands] if bands else range(1, MOST_BANDS + 1))]
+    width = [expected(np.searchsorted(top, values), values, counts, part, is_band=True) for top in tops]
     reached = [k for k, its_width in enumerate(width) if its_width <= for_bands]
     finest = max(reached, key=lambda k: len(tops[k]), default=0)
     return Cells(tops[finest], depth, width[finest], group_width)
 
 
-def _tops(ordered: Floats, count: int) -> Floats:
+def _tops(values: Floats, through: Ints, count: int) -> Floats:
     """Return where bands end, if `count` bands share the rows equally; fewer if many scores are equal.
 
-    >>> _tops(np.array([0.5, 0.7, 0.7, 0.7, 0.7, 0.7, 0.8, 0.9]), 4)
+    values, through : the distinct scores in order, and how many rows have these scores or lower ones.
+
+    >>> _tops(np.array([0.5, 0.7, 0.8, 0.9]), np.array([1, 6, 7, 8]), 4)
     array([0.7, inf])
     """
-    least, last, tops = len(ordered) / (2 * count), 0, []
-    for top in np.unique(ordered[(len(ordered) - 1) * np.arange(1, count) // count]).tolist():
-        through = int(np.searchsorted(ordered, top, side="right"))
-        if through - last >= least and len(ordered) - through >= least:
-            tops.append(top)
-            last = through
+    total = int(through[-1])
+    least, last, tops = total / (2 * count), 0, []
+    places = np.searchsorted(through, (total - 1) * np.arange(1, count) // count, side="right")
+    for place in np.unique(places).tolist():
+        below = int(through[place])
+        if below - last >= least and total - below >= least:
+            tops.append(values[place])
+            last = below
     return np.array([*tops, np.inf])
+
+
+def _median(values: Floats, count: Ints) -> float:
+    """Return the median of values that occur `count` times each.
+
+    >>> _median(np.array([0.3, 0.1, 0.2]), np.array([1, 2, 1])), _median(np.array([0.3, 0.1]), np.array([1, 2]))
+    (0.15000000000000002, 0.1)
+    """
+    order = np.argsort(values)
+    through = np.cumsum(count[order])
+    middle = [np.searchsorted(through, through[-1] / 2, side=side) for side in ("left", "right")]
+    return float(np.mean(values[order][middle]))
 
 
 def share_of_documents(tally: Tally) -> float:

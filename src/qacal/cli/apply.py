@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any
 
 import typer
@@ -95,7 +96,7 @@ def run(
     loaded = load(model, embedder=embedder)
     if threshold is not None:
         loaded.set_threshold(threshold)
-    done, columns, decisions = 0, list[str](), Counter[Any]()
+    began, done, columns, decisions = monotonic(), 0, list[str](), Counter[Any]()
     reads = options.input_rows(
         file, column, percent, skip_bad_rows, max_bad, expression, model=loaded, bad_rows_are=_KEPT
     )
@@ -110,7 +111,8 @@ def run(
                 decisions.update(listed(table.column(f"{prefix}decision")))
     if json:
         answered = decisions["answer"] if decisions.keys() - {None} else None
-        print(options.json_text({"file": output, "rows": done, "columns": columns, "answered": answered}))
+        summary = options.run_summary(reading, began, output, done)
+        print(options.json_text({**summary, "columns": columns, "answered": answered}))
     elif output != "-":
         options.note(f"{done:,} rows written to {output}.")
 

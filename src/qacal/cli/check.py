@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from qacal.cli import options
+from qacal.cli import options, progress_line
 from qacal.errors import printable
 
 
@@ -30,7 +30,7 @@ def run(
     from qacal.checking import check
     from qacal.checking.words import described
 
-    with options.opened(file) as rows, options.progress() as progress:
+    with options.opened(file) as rows, progress_line.showing(rows.known_length) as progress:
         columns, words = options.mapping(column), options.expressions(expression)
         checked = check(rows, columns=columns, percent=percent, expressions=words, progress=progress)
     with options.printing():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qacal.cli import options
+from qacal.cli import options, progress_line
 from qacal.errors import some_of
 
 if TYPE_CHECKING:
@@ -287,16 +287,17 @@ def summary(outcomes: Outcomes) -> str:
 def telling() -> Iterator[Callable[[int], Callable[[Progress], None]]]:
     """Yield a function that shows progress: one live line on a terminal, elsewhere a line every 30 seconds."""
     try:
-        if sys.stderr.isatty():
-            from rich.console import Console
-
-            with Console(stderr=True).status("asking") as status:
-                yield lambda total: _teller(total, status.update, 0.0)
+        if sys.stderr.isatty() and not progress_line.is_quiet:
+            yield lambda total: _teller(total, progress_line.show, 0.1)
+        elif progress_line.is_quiet:
+            yield lambda total: lambda progress: None
         else:
             yield lambda total: _teller(total, options.note, _SECONDS_BETWEEN_LINES)
     except (KeyboardInterrupt, SystemExit):  # main turns SIGTERM into SystemExit
         options.note("All replies so far are stored; run the same command again to continue.")
         raise
+    finally:
+        progress_line.clear()
 
 
 def _teller(total: int, show: Callable[[str], None], pause: float) -> Callable[[Progress], None]:
@@ -314,13 +315,7 @@ def _teller(total: int, show: Callable[[str], None], pause: float) -> Callable[[
 def _line(progress: Progress, total: int, seconds: float) -> str:
     """Return the progress of a run in a line; the rate counts only the requests of this run."""
     rate = progress.fresh / max(seconds, 1e-9)
-    left = f", {_duration((total - progress.done) / rate)} left" if rate else ""
+    left = f", {progress_line.duration((total - progress.done) / rate)} left" if rate else ""
     failed = f", {progress.failed:,} failed" if progress.failed else ""
-    speed = f"{rate:.1f} a second" if rate >= 0.95 or not rate else f"{_duration(1 / rate)} each"
+    speed = f"{rate:.1f} a second" if rate >= 0.95 or not rate else f"{progress_line.duration(1 / rate)} each"
     return f"{progress.done:,} of {total:,}, {speed}{left}{failed}{_repeated(progress)}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

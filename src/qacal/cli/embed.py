@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ def run(
     output: options.Output = "-",
     embedder: Annotated[str, typer.Option(help="static, minilm, onnx:DIR or hf:ID.")] = "static",
     into: Annotated[str, typer.Option(metavar="COLUMN", help="The name of the new column.")] = "embedding",
+    json: options.Json = False,
     column: options.Columns = None,
     skip_bad_rows: options.SkipBadRows = None,
     max_bad: options.MaxBad = 0.2,
@@ -47,14 +49,17 @@ def run(
     (file,) = files
     options.require_apart(file, output, skip_bad_rows)
     options.require_writable(output)
+    options.require_free_output(json, output)
     maker = embedder_of(embedder)
-    done = 0
+    began, done = monotonic(), 0
     reads = options.input_rows(file, column, False, skip_bad_rows, max_bad)
     with reads as (rows, reading, progress), options.open_output(output, rows) as writer:
-        for table in embedded(rows, reading, maker, into):
+        for table in embedded(rows, reading, maker, into, progress):
             writer.write(table)
             done += len(table)
             if progress is not None:
                 progress("embedding", done)
-    if output != "-":
+    if json:
+        print(options.json_text(options.run_summary(reading, began, output, done) | {"numbers": maker.dim}))
+    elif output != "-":
         options.note(f"{done:,} rows with vectors of {maker.dim} numbers written to {output}.")

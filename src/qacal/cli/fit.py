@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from json import loads
 from pathlib import Path
 from shlex import quote
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from qacal.cli import options
+from qacal.cli import options, progress_line
 
 if TYPE_CHECKING:
     from qacal.calibrators.base import Calibrator
@@ -255,12 +256,14 @@ def run(
     if not continuous:
         # The default calibrator, so that --alpha can be set on it.
         model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties, within, bands))
+    began = monotonic()
     if is_job or any(are_tallies):
         from qacal.cluster.jobs import Job
         from qacal.cluster.running import SAMPLE_ROWS, clean_up, fit_files
 
         with options.job_runs(engine, address, skip_bad_rows) as where:
             fit: QACalibrator | ModelSet
+            read = {}
             if any(are_tallies):
                 fit = _from_tallies(model, files, from_, embedder, allow_mixed=allow_mixed)
             else:
@@ -268,10 +271,12 @@ def run(
                 job, most = Job("tally", ids=ids, **how), sample_rows or SAMPLE_ROWS
                 fit, outcome = fit_files(model, files, output, job, where, sample_rows=most, allow_mixed=allow_mixed)
                 options.tell_outcome(outcome, "read", skip_bad_rows)
+                read = {"rows_read": outcome.rows, "bad_rows": outcome.bad}
         lost_threshold = _has_threshold(output)
         fit.save(output)
         clean_up(output)
-        _show_fit(fit, output, None, lost_threshold, json=json, is_certified_apart=from_ is not None)
+        account = {**options.run_summary(None, began, output), **read} if json else None
+        _show_fit(fit, output, None, lost_threshold, account, is_certified_apart=from_ is not None)
         _print_next("new.parquet", output, by, used=(), skips=False)
         return
     given = (
@@ -292,7 +297,8 @@ def run(
     origin = file or "the store"
     for line in _equal_labels(fit, [origin] if certify is None else [origin, certify]):
         options.note(line)
-    _show_fit(fit, output, by, lost_threshold, json=json, is_certified_apart=certify is not None)
+    account = options.run_summary(reading, began, output) if json else None
+    _show_fit(fit, output, by, lost_threshold, account, is_certified_apart=certify is not None)
     if file is None:
         options.note(f"Saved to {output}. A running qacal serve {quote(output)} --collect loads it.")
     else:
@@ -329,16 +335,17 @@ def _show_fit(
     output: str,
     by: str | None,
     lost_threshold: bool,
+    account: dict[str, Any] | None,
     *,
-    json: bool,
     is_certified_apart: bool,
 ) -> None:
-    """Print what was fitted."""
+    """Print what was fitted; as JSON if there is an account of the run."""
     from qacal.model.summary import described
 
-    if json:
+    if account is not None:
         content = {str(value): _to_dict(one) for value, one in fit._models.items()}
-        print(options.json_text({"model": output, **(content["None"] if by is None else {"models": content})}))
+        fitted = content["None"] if by is None else {"models": content}
+        print(options.json_text({"model": output, "run": account, **fitted}))
     elif len(fit._models) > _MODELS_IN_FULL:
         _show_set(fit._models, str(by))
     else:
@@ -362,7 +369,7 @@ def _stored_rows(
         rows, notes = first_sample(answers, name_in(answers, output, name), since)
     for note in notes:
         options.note(note)
-    with options.progress() as progress:
+    with progress_line.showing() as progress:
         yield as_table(rows, "the store"), Reading(), progress
 
 

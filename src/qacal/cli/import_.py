@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from qacal.cli import options
+from qacal.cli import options, progress_line
 
 
 def run(
@@ -108,7 +108,7 @@ def run(
     )
     with (
         options.skipping(Reading(), skip_bad_rows, max_bad) as bad_rows,
-        options.progress() as progress,
+        progress_line.showing() as progress,
         gathered(
             format_,
             paths,

@@ -32,6 +32,7 @@ from qacal.cli import (
     label_next,
     options,
     plan,
+    progress_line,
     questions,
     refit,
     report,
@@ -138,7 +139,11 @@ def _main(
         metavar="NAME",
         help="Encoding of text files, if not UTF-8: cp1252, utf-16. Goes before COMMAND.",
     ),
+    quiet: bool = typer.Option(
+        False, "--quiet", help="Show no progress; without it, only a terminal shows some. Goes before COMMAND."
+    ),
 ) -> None:
+    progress_line.is_quiet = quiet
     settings = file_options(encoding=encoding or None, max_row_mb=max_row_mb, max_unpacked_gb=max_unpacked_gb)
     context.with_resource(settings)
     if version:

@@ -12,10 +12,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from qacal.cli import progress_line
 from qacal.cli.text_table import TextTable
 from qacal.errors import BadRowsError, InputError, counted, printable
 
@@ -267,8 +269,11 @@ def input_rows(
     """
     with opened(path) as rows:
         reading = reading_of(rows, column, percent, expression, model)
-        with skipping(reading, skip_bad_rows, max_bad, bad_rows_are) as reading, progress() as show_progress:
-            yield rows, reading, show_progress
+        with (
+            skipping(reading, skip_bad_rows, max_bad, bad_rows_are) as reading,
+            progress_line.showing(rows.known_length) as tell,
+        ):
+            yield rows, reading, tell
 
 
 def reading_of(
@@ -336,8 +341,8 @@ def job_runs(engine: Any, address: str | None, skip_bad_rows: Path | None) -> It
     from qacal.cluster.running import Where
     from qacal.records.writers import atomic_file, json_line
 
-    with progress() as show_progress:
-        where = Where(engine, address, show_progress)
+    with progress_line.showing() as tell:
+        where = Where(engine, address, tell)
         if skip_bad_rows is None:
             yield where
             return
@@ -371,7 +376,7 @@ def skipping(
     from qacal.records.writers import atomic_file, json_line
 
     if skip_bad_rows is None:
-        yield reading
+        yield replace(reading, on_fault=BadRows(reading.on_fault))
         return
     _require_bad_rows(skip_bad_rows)
     too_many = None
@@ -406,21 +411,6 @@ def _require_bad_rows(skip_bad_rows: Path) -> None:
 
 
 @contextmanager
-def progress() -> Iterator[Progress | None]:
-    """Yield a callback that shows progress on a terminal; None without a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=None)
-        yield lambda what, rows: bar.update(task, description=printable(f"{what}: {rows:,} rows"))
-
-
-@contextmanager
 def printing() -> Iterator[None]:
     """Print in this block; a reader that closes the pipe (``| head``) does not change the exit code."""
     try:
@@ -449,10 +439,11 @@ def for_shell(text: str) -> str:
 
 
 def note(text: str) -> None:
-    """Print a message to standard error.
+    """Print a message to standard error, in place of a line of progress.
 
     On a terminal lines wrap between words, except lines that are indented by four spaces: commands to paste.
     """
+    progress_line.clear()
     lines = printable(for_shell(text)).split("\n")
     if sys.stderr.isatty():
         options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
@@ -487,6 +478,25 @@ def json_text(value: Any) -> str:
 
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
     return text if printable(text) == text else json.dumps(value, indent=2, allow_nan=False, default=str)
+
+
+def run_summary(reading: Reading | None, began: float, output: str, written: int | None = None) -> dict[str, Any]:
+    """Return the account of a run for --json.
+
+    began : when it began, by `time.monotonic`.
+    written : the number of rows in the output, if it has rows.
+    """
+    from qacal.records.reading import BadRows
+
+    counts = None if reading is None else reading.on_fault
+    rows, bad = (counts.rows, counts.count) if isinstance(counts, BadRows) else (None, 0)
+    return {
+        "rows_read": rows,
+        "rows_written": written,
+        "bad_rows": bad,
+        "seconds": round(monotonic() - began, 3),
+        "output": output,
+    }
 
 
 def open_output(output: str, rows: File) -> AbstractContextManager[Writer]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qacal.cli import options
+from qacal.cli import options, progress_line
 from qacal.errors import InputError, counted
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def run(
     if not volunteered:
         audits = [one for one in answers if one.probability is not None]
         unused, answers = len(answers) + lacking - len(audits), audits
-    with options.progress() as progress:
+    with progress_line.showing() as progress:
         found = refit(old, answers, records, allow_mixed=allow_mixed, progress=progress)
     before = None
     if output is None:

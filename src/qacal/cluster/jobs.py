@@ -29,6 +29,7 @@ from qacal.embedders import Embedder, embedder
 from qacal.errors import BadRowsError, InputError, QacalWarning
 from qacal.model.base import BaseModel
 from qacal.model.fitting import Split
+from qacal.model.pipeline import Progress, within_batch
 from qacal.model.saved import load, load_model
 from qacal.model.tallies import Counted, Ids, count_by_model, count_column
 from qacal.records.columns import PROVENANCE
@@ -99,15 +100,19 @@ def is_sampled(ids: Hashes, share: float) -> Bools:
     return np.asarray(mix(ids, _SAMPLE) / 2.0**64 < share)
 
 
-def embedded(rows: Source, reading: Reading, maker: Embedder, into: str) -> Iterator[Table]:
+def embedded(
+    rows: Source, reading: Reading, maker: Embedder, into: str, progress: Progress | None = None
+) -> Iterator[Table]:
     """Yield rows in batches, with their vectors as a column."""
     import polars as pl
 
+    done = 0
     for batch in read(rows, reading, needs_labels=False, needs_confidence=False, uses_ids=False):
         table = batch.table
         if into in table.names:
             raise InputError(f"{table.origin} already has a column {into!r}; pass another name with --into.")
-        vectors = maker.embed(batch.question or [], batch.answer or [])
+        vectors = maker.embed(batch.question or [], batch.answer or [], within_batch("embedding", done, progress))
+        done += len(table)
         column_type = pl.Array(pl.Float32, vectors.shape[1])
         yield table.extended(pl.DataFrame([pl.Series(into, vectors, dtype=column_type).arr.to_list()]))
 

@@ -249,7 +249,11 @@ def doubt_of(y_true: ArrayLike, y_prob: ArrayLike, *, questions: int | None = No
     'opposite'
     >>> doubt_of([0, 1, 1], [0.9, 0.6, 0.7])
     """
-    tally = Tally.of(y_prob, y_true)
+    return doubt_of_tally(Tally.of(y_prob, y_true), questions=questions)
+
+
+def doubt_of_tally(tally: Tally, *, questions: int | None = None) -> Doubt | None:
+    """Return what :func:`doubt_of` does, for rows that are counted already."""
     if len(tally) == 1:
         value = f"all {tally.n:,} confidences are {tally.confidence[0]:g}"
         text = f"{value}, so they do not separate correct from wrong answers."

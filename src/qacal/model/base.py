@@ -179,14 +179,14 @@ class BaseModel(ABC):
         needs = {"needs_labels": needs_labels, "hashes_ids": needs_ids or self._orders_ties, **self._needs}
         for batch in read(records, reading, keeps_bad=keeps_bad, **needs):
             parts = [
-                (part, model._evidence_frame(part, allow_other_source, uses_labels=needs_labels, progress=progress))
+                (part, model._evidence_frame(part, allow_other_source, uses_labels=needs_labels, tell=(progress, done)))
                 for _, model, part in self._parts(batch)
             ]
             usable, evidence = parts[0] if len(parts) == 1 else _joined(batch, parts)
             seen.add(batch, evidence)
             if len(usable) or keeps_bad:
                 yield usable, evidence
-            done += len(batch)
+            done += len(batch.whole)
             if progress is not None:
                 progress("calibrating", done)
         seen.warn()

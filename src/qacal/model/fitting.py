@@ -32,7 +32,7 @@ from qacal.model.defaults import (
 )
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline, Progress
-from qacal.model.samples import CalibrationRows, Overview, PartitionSample, ScoreSample, ids_of
+from qacal.model.samples import CalibrationRows, Overview, PartitionSample, ScoreSample
 from qacal.model.widths import Widths, widths_by_labels
 from qacal.partitions import EMBEDDING
 from qacal.records.provenance import require_comparable_ids, require_same_source
@@ -230,7 +230,7 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
     if has_certify_records:
         certify = rereadable(inputs.certify_records, inputs.reading, needs_labels=True, **pipeline.needs)
     with pipeline.vectors.telling(progress):
-        overviews = _look(records, certify, inputs)
+        overviews = _look(records, certify, inputs, progress)
         if pipeline.score is not None and not all(one.has_texts for one in overviews):
             pipeline.score.set_params(words=False)  # the records carry vectors, and no texts
         if pipeline.needs_vectors:
@@ -245,15 +245,19 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
         if score is not None:
             pipeline = replace(pipeline, features=score.used, first=score.first)
         tunes = model.tune is not None and pipeline.score is None
-        rows = CalibrationRows(pipeline, _FOLDS * _BLOCKS if tunes else None)
+        blocks = _FOLDS * _BLOCKS if tunes else None
+        rows = CalibrationRows(pipeline, blocks, is_one_row_each=overviews[-1].is_one_row_each)
         step = "certifying" if pipeline.calibrator.properties.is_certified else "calibrating"
+        seen = 0
         for batch in certify:
+            pipeline.vectors.before = seen
+            seen += len(batch.whole)
             _require_apart(batch, all_ids if has_certify_records else group_ids)
             part = batch if has_certify_records else split.for_calibrator(batch)
             if len(part):
                 is_held = None if pipeline.first is None or part.ids is None else split.is_held(part.ids)
                 rows.add(part, is_held, inputs.judge_column)
-                progress(step, rows.count)
+                progress(step, seen)
         if has_judge:
             for batch in records:
                 if len(part := split.for_calibrator(batch)):
@@ -329,9 +333,12 @@ def _require_something_to_learn(model: QACalibrator, inputs: FitInputs, pipeline
 # 1. Look
 
 
-def _look(records: Iterable[Batch], certify: Iterable[Batch], inputs: FitInputs) -> tuple[Overview, ...]:
+def _look(
+    records: Iterable[Batch], certify: Iterable[Batch], inputs: FitInputs, progress: Progress
+) -> tuple[Overview, ...]:
     """Refuse rows from different sources before anything is embedded; warn of what looks wrong."""
-    overviews = (_overview(records), _overview(certify)) if certify is not records else (_overview(records),)
+    sets = (records,) if certify is records else (records, certify)
+    overviews = tuple(_overview(one, progress) for one in sets)
     if not inputs.allow_mixed:
         for one in reversed(overviews):
             one.sources.require_one()
@@ -346,10 +353,12 @@ def _look(records: Iterable[Batch], certify: Iterable[Batch], inputs: FitInputs)
     return overviews
 
 
-def _overview(records: Iterable[Batch]) -> Overview:
-    overview = Overview()
+def _overview(records: Iterable[Batch], progress: Progress) -> Overview:
+    overview, seen = Overview(), 0
     for batch in records:
         overview.add(batch)
+        seen += len(batch.whole)
+        progress("reading", seen)
     return overview
 
 
@@ -426,9 +435,12 @@ def _train_on(
 ) -> Hashes:
     """Train on one part of the rows; return the ids of all of them."""
     needs_vectors = (groups is not None and groups.reads_vectors) or (score is not None and score.reads_vectors)
-    ids = [_NO_IDS]
+    ids, seen = [_NO_IDS], 0
     for batch in records:
-        ids.append(ids_of(batch))
+        pipeline.vectors.before = seen
+        seen += len(batch.whole)
+        if batch.ids is not None:
+            ids.append(batch.ids)
         if groups is not None:
             groups.add_columns(batch)
         part = split.for_training(batch)
@@ -438,7 +450,7 @@ def _train_on(
         if groups is not None and groups.reads_vectors:
             makers = np.isin(part.kept, split.for_groups(part).kept)
             groups.add_vectors(part.only(makers), vectors[makers])
-            progress("making groups", groups.count)
+            progress("making groups", seen)
         if score is not None:
             score.add(part, vectors)
     if groups is not None:

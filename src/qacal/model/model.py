@@ -249,13 +249,18 @@ class QACalibrator(HasParameters, BaseModel):
     # Calibrating
 
     def _evidence_frame(
-        self, batch: Batch, allow_other_source: AllowOtherSource, *, uses_labels: bool, progress: Progress | None
+        self,
+        batch: Batch,
+        allow_other_source: AllowOtherSource,
+        *,
+        uses_labels: bool,
+        tell: tuple[Progress | None, int],
     ) -> pl.DataFrame:
-        """Return the evidence of validated rows."""
+        """Return the evidence of validated rows; `tell` is what to report progress to, and the rows before these."""
         if not len(batch):
             return Evidence.of(batch.confidence, batch.confidence).to_polars()
         require_known_origin(batch, self.origins_, allow_other_source, uses_labels=uses_labels)
-        with self.pipeline_.vectors.telling(progress):
+        with self.pipeline_.vectors.telling(*tell):
             read, groups = self.pipeline_.inputs(batch)
         rows = self.pipeline_.rows_of(read, groups, batch.ids)
         return self._evidence(batch, rows, read.unlike).to_polars()

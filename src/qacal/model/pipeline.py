@@ -15,7 +15,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from time import monotonic
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -72,11 +71,15 @@ class RowVectors:
         self._expected = expected
         self._loaded: Embedder | None = None
         self._progress: Progress | None = None
+        self.before = 0
 
     @contextmanager
-    def telling(self, progress: Progress | None) -> Iterator[None]:
-        """Report progress while embedding: rows per second, and the time left."""
-        self._progress = progress
+    def telling(self, progress: Progress | None, before: int = 0) -> Iterator[None]:
+        """Report progress while embedding; `before` is the number of rows before the first batch.
+
+        A caller that embeds several batches sets the attribute `before` for each.
+        """
+        self._progress, self.before = progress, before
         try:
             yield
         finally:
@@ -93,7 +96,8 @@ class RowVectors:
         if isinstance(loaded, ColumnEmbedder):
             return loaded.vectors(batch.column(loaded.column))
         texts = batch.question or [], batch.answer or []
-        return loaded.embed(*texts) if self._progress is None else loaded.embed(*texts, progress=_paced(self._progress))
+        tell = within_batch("embedding", self.before, self._progress)
+        return loaded.embed(*texts) if tell is None else loaded.embed(*texts, progress=tell)
 
     def load(self) -> Embedder:
         """Return the embedder; refuse one that the model was not fitted with."""
@@ -137,29 +141,12 @@ def no_progress(what: str, rows: int) -> None:
     """Report nothing: the default."""
 
 
-def _paced(progress: Progress) -> Callable[[int, int], None]:
-    """Return the function that an embedder calls with the number of rows that are done, and of all rows."""
-    began = monotonic()
+def within_batch(what: str, before: int, progress: Progress | None) -> Callable[[int, int], None] | None:
+    """Return the function that an embedder calls with the number of rows of a batch that are done, and of all of them.
 
-    def tell(done: int, of: int) -> None:
-        progress(pace(done, of, monotonic() - began), done)
-
-    return tell
-
-
-def pace(done: int, of: int, seconds: float) -> str:
-    """Return how fast rows are embedded, and how long the others will take.
-
-    >>> pace(500, 2000, 5.0), pace(2, 2000, 4.0), pace(10, 10, 0.0)
-    ('embedding, 100 rows a second, 15 s left', 'embedding, 0.5 rows a second, 1 h 6 min left', 'embedding')
+    before : the number of rows before the batch.
     """
-    if seconds <= 0 or done <= 0:
-        return "embedding"
-    rate, left = done / seconds, round((of - done) * seconds / done)
-    hours, minutes = left // 3600, left % 3600 // 60
-    time = f"{hours} h {minutes} min" if hours else f"{minutes} min" if left >= 100 else f"{left} s"
-    speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
-    return f"embedding, {speed} rows a second, {time} left"
+    return None if progress is None else lambda done, of: progress(what, before + done)
 
 
 @dataclass(frozen=True, eq=False)

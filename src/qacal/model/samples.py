@@ -5,6 +5,7 @@ Each takes batches with `add` and is used at the end. The order of the rows does
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,23 +16,28 @@ import numpy as np
 from qacal.calibrators.margins import Judged
 from qacal.calibrators.score import LearnedScore
 from qacal.errors import InputError, QacalWarning
-from qacal.metrics.scores import doubt_of
+from qacal.metrics.scores import doubt_of_tally
 from qacal.model.features import Embed, Feature, Features, FoundKind, find_kind, parameters_of
 from qacal.model.groups import Sampler, Summaries
 from qacal.model.pipeline import Pipeline
 from qacal.partitions import EMBEDDING, Partition
+from qacal.partitions.column import LabelCounts
 from qacal.records.provenance import Sources, warn_of_copies
-from qacal.records.reading import Batch, Gathered
+from qacal.records.reading import Batch
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.groups import Paths, as_grouping
-from qacal.tally.ids import HashSample, mix
-from qacal.tally.tally import DOCUMENTS, Tally
+from qacal.tally.ids import HashSample, Repeats, mix
+from qacal.tally.tally import DOCUMENTS, Tally, TallySum
 from qacal.thresholds.fit_record import sampled
 
 # Scores are trained on at most this many rows: the gain from more rows is smaller than the noise of a fit.
 _MOST_SCORE_ROWS = 50_000
 # The first score only makes bands: candidates for it are compared on fewer rows.
 _ENOUGH_FOR_BANDS = 300
+# A tally of more cells has confidences to three decimals, which hardly matters and fits into memory.
+MOST_CELLS = 2**22
+PARTS = 4
+"""Parts of the questions that widths are measured on."""
 _LARGER_SHARE = "give more rows, or a larger --train-share (in Python: train_share)."
 
 
@@ -49,6 +55,7 @@ class Overview:
     columns : the names of all columns.
     only_label : the label of all rows, if it is the same for all: then nothing can be learned.
     texts : hashes of the texts of some questions that have ids.
+    is_one_row_each : whether rows have ids, and no two have the same; known after :meth:`warn`.
     """
 
     def __init__(self) -> None:
@@ -57,9 +64,11 @@ class Overview:
         self.has_ids = False
         self.has_texts = True
         self.columns: dict[str, None] = {}
-        self.only_label: float | None = None
         self.texts: Hashes = np.empty(0, dtype=np.uint64)
-        self._columns = Gathered()
+        self._counted = TallySum(MOST_CELLS)
+        self._labels = math.inf, -math.inf
+        self._ids, self._copies = Repeats(), Repeats()
+        self.is_one_row_each = False
 
     def add(self, batch: Batch) -> None:
         """Take more labelled rows."""
@@ -71,21 +80,30 @@ class Overview:
         self.sources.add(batch)
         if self.has_ids and batch.question is not None:
             self.texts = sampled(np.concatenate([self.texts, batch.question_hashes()]))
-        self._columns.add(
-            confidence=batch.confidence, correct=batch.correct, ids=ids_of(batch), hashes=batch.row_hashes()
-        )
+        correct = np.asarray(batch.correct)
+        self._counted.add(Tally.of(batch.confidence, correct))
+        low, high = self._labels
+        self._labels = min(low, float(correct.min())), max(high, float(correct.max()))
+        if batch.ids is not None:
+            self._ids.add(batch.ids)
+        if (hashes := batch.row_hashes()) is not None:
+            self._copies.add(hashes)
+
+    @property
+    def only_label(self) -> float | None:
+        low, high = self._labels
+        return low if low == high else None
 
     def warn(self, prefix: str) -> None:
-        """Warn of copies, and of confidences that look swapped, random or constant; set `only_label`; release the rows.
+        """Warn of copies, and of confidences that look swapped, random or constant; release the rows.
 
         prefix : opens each warning, such as "model gpt-4: ".
         """
-        confidence, correct, ids = (self._columns[name] for name in ("confidence", "correct", "ids"))
-        warn_of_copies([self._columns.get("hashes")], prefix)
-        self._columns = Gathered()
-        labels = np.unique(correct)
-        self.only_label = float(labels[0]) if len(labels) == 1 else None
-        doubt = doubt_of(correct, confidence, questions=len(np.unique(ids)) if ids.any() else None)
+        warn_of_copies(self._copies, prefix)
+        questions = self._ids.rows - self._ids.surplus() if self._ids.rows else None
+        self.is_one_row_each = questions == self.rows
+        doubt = doubt_of_tally(self._counted.total(), questions=questions)
+        self._counted, self._ids, self._copies = TallySum(), Repeats(), Repeats()
         if doubt is not None:
             warnings.warn(f"{prefix}{doubt.text}", QacalWarning, stacklevel=2)
 
@@ -99,13 +117,13 @@ class PartitionSample:
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self.reads_vectors = EMBEDDING in partition._needs
-        self._columns: dict[str, list[Any]] = {name: [] for name in partition._needs if name != EMBEDDING}
+        self._columns = {name: LabelCounts(name) for name in partition._needs if name != EMBEDDING}
         self._vectors = HashSample(partition._rows_wanted)
         self.count = 0
 
     def add_columns(self, batch: Batch) -> None:
-        for name, values in self._columns.items():
-            values.extend(batch.listed(name))
+        for name, counts in self._columns.items():
+            counts.add(batch.column(name))
 
     def add_vectors(self, batch: Batch, vectors: Any) -> None:
         self._vectors.add(ids_of(batch), vectors)
@@ -248,14 +266,11 @@ def judge_labels(batch: Batch, column: str) -> Floats:
     return np.array(found)
 
 
-def _sum(total: Tally | None, more: Tally) -> Tally:
-    return more if total is None else total + more
-
-
 class CalibrationRows:
     """All rows that fit the calibrator: a tally of their scores and groups, and a few texts of every group.
 
     n_blocks : the number of blocks to split the questions into; by default as many as the calibrator needs.
+    is_one_row_each : the rows are known to have different ids, so that there are no documents of several rows.
 
     Examples
     --------
@@ -271,16 +286,14 @@ class CalibrationRows:
     Tally(3 rows in 1 cells, 1 groups)
     """
 
-    def __init__(self, pipeline: Pipeline, n_blocks: int | None = None) -> None:
+    def __init__(self, pipeline: Pipeline, n_blocks: int | None = None, *, is_one_row_each: bool = False) -> None:
         self._pipeline = pipeline
         self._options = pipeline.calibrator._tally_options() | ({} if n_blocks is None else {"n_blocks": n_blocks})
-        self._total: Tally | None = None
-        self._stated: Tally | None = None
-        self._answered: Tally | None = None
-        self._held: Tally | None = None
-        self._above: Tally | None = None
-        self._below: Tally | None = None
-        self._judged_others: Tally | None = None
+        # Blocks of as many questions as :meth:`parts` needs are enough where a document is a row.
+        self._documents = PARTS if is_one_row_each else DOCUMENTS
+        self._total, self._stated, self._answered = (TallySum(MOST_CELLS) for _ in range(3))
+        self._held = TallySum()
+        self._above, self._below, self._judged_others = (TallySum() for _ in range(3))
         self._judged_ids: list[Hashes] = []
         self._ids: list[Hashes] = []
         self._sampler = Sampler()
@@ -290,7 +303,7 @@ class CalibrationRows:
         """Take rows that only a judge labelled, and that trained nothing."""
         read, groups = self._pipeline.inputs(batch)
         labels = judge_labels(batch, "correct")
-        self._judged_others = _sum(self._judged_others, Tally.of(read.score, labels, groups=groups))
+        self._judged_others.add(Tally.of(read.score, labels, groups=groups))
         self._judged_ids.append(ids_of(batch))
 
     def add(self, batch: Batch, is_held: Bools | None = None, judge_column: str | None = None) -> None:
@@ -305,21 +318,23 @@ class CalibrationRows:
         read, groups = self._pipeline.inputs(batch)
         options = self._options
         if batch.ids is not None and self._pipeline.calibrator.properties.counts_documents:
-            options = {"n_blocks": DOCUMENTS} | options
+            options = {"n_blocks": self._documents} | options
         first = read.score if read.first is None else read.first
-        self._total = _sum(self._total, Tally.of(first, batch.correct, groups=groups, ids=batch.ids, **options))
+        self._total.add(Tally.of(first, batch.correct, groups=groups, ids=batch.ids, **options))
         if self._pipeline.score is not None:
-            self._stated = _sum(self._stated, Tally.of(batch.confidence, batch.correct, groups=groups))
+            self._stated.add(Tally.of(batch.confidence, batch.correct, groups=groups))
         if read.first is not None and is_held is not None and batch.ids is not None:
-            self._answered = _sum(self._answered, Tally.of(read.score, batch.correct, groups=groups))
+            self._answered.add(Tally.of(read.score, batch.correct, groups=groups))
             if is_held.any():
                 held = Tally.of(first[is_held], read.score[is_held], ids=batch.ids[is_held], **options)
-                self._held = _sum(self._held, held)
+                self._held.add(held)
         if judge_column is not None:
             apart = judge_labels(batch, "correct") - judge_labels(batch, judge_column)
             above, below = (Tally.of(first, apart * sign > 0, groups=groups) for sign in (1, -1))
-            self._above, self._below = _sum(self._above, above), _sum(self._below, below)
-        self._ids.append(ids_of(batch))
+            self._above.add(above)
+            self._below.add(below)
+        if batch.ids is not None:
+            self._ids.append(batch.ids)
         if groups is not None and batch.question is not None and batch.answer is not None:
             column = as_grouping(groups.groups(groups.depth) if isinstance(groups, Paths) else groups, len(batch))
             texts = (batch.question, batch.answer, batch.confidence, np.asarray(batch.correct))
@@ -328,47 +343,51 @@ class CalibrationRows:
 
     def tally(self) -> Tally:
         """Return what the calibrator is fitted on."""
-        if self._total is None:
+        if not self.count:
             raise InputError(
                 "no row is left to calibrate on; give more rows, or a smaller --train-share (in Python: train_share)."
             )
         # Only here it is known which questions are in several batches; added tallies do not know it.
         ids = self.ids()
-        is_clustered = bool(ids.any()) and len(np.unique(ids)) < len(ids)
-        total = replace(self._total, is_clustered=is_clustered, is_sum=False)
-        return total.without_blocks() if total.n_blocks == DOCUMENTS and not is_clustered else total
+        is_clustered = self._documents == DOCUMENTS and bool(ids.any()) and len(np.unique(ids)) < len(ids)
+        total = replace(self._total.total(), is_clustered=is_clustered, is_sum=False)
+        return total.without_blocks() if total.n_blocks == self._documents and not is_clustered else total
 
     def answers(self, tally: Tally) -> tuple[Tally | None, Tally | None]:
         """Return the answers to the rows with their labels, and those to held-out rows by first score.
 
         None if the answers are the first scores. `tally` is that of all rows.
         """
-        held = self._held
-        if held is None and self._answered is not None:
-            held = self._answered._select(np.zeros(len(self._answered), dtype=bool))  # no row
-        return self._answered, held if held is None or tally.block is not None else held.without_blocks()
+        if not self._answered.rows:
+            return None, None
+        answered = self._answered.total()
+        if not self._held.rows:
+            return answered, answered._select(np.zeros(len(answered), dtype=bool))  # no row
+        held = self._held.total()
+        return answered, held if tally.block is not None else held.without_blocks()
 
     @property
     def judged(self) -> Judged | None:
         """What a judge says of the rows and of others, if both were given."""
-        if self._above is None or self._below is None or self._judged_others is None:
+        if not (self._above.rows and self._below.rows and self._judged_others.rows):
             return None
         ids = np.concatenate(self._judged_ids)
         if ids.any() and len(np.unique(ids)) < len(ids):
             raise InputError("with a judge's labels, rows need ids of their own; keep one answer for each id.")
-        return Judged(self._above, self._below, self._judged_others)
+        return Judged(self._above.total(), self._below.total(), self._judged_others.total())
 
     def parts(self, of: int, tally: Tally) -> Iterator[tuple[Tally, Tally | None]]:
         """Yield `of` parts of the questions: their rows, and their answers to held-out rows if there are two scores.
 
         Parts without rows are left out; there are none if the rows have no ids. `tally` is that of all rows.
         """
-        has_held = self._held is not None or self._answered is None
-        if self._total is None or self._total.n_blocks != DOCUMENTS or not has_held:
+        has_held = bool(self._held.rows) or not self._answered.rows
+        if not self._total.rows or (total := self._total.total()).n_blocks != self._documents or not has_held:
             return
+        all_held = self._held.total() if self._held.rows else None
         for k in range(of):
-            rows = self._total.within_fold(k, of)
-            held = None if self._held is None else self._held.within_fold(k, of)
+            rows = total.within_fold(k, of)
+            held = None if all_held is None else all_held.within_fold(k, of)
             if not len(rows) or (held is not None and not len(held)):
                 continue
             if tally.block is None:
@@ -376,8 +395,10 @@ class CalibrationRows:
             yield replace(rows, is_clustered=tally.is_clustered, is_sum=False), held
 
     def ids(self) -> Hashes:
-        return np.concatenate(self._ids)
+        """Return the hashes of all ids; none if the rows have no ids."""
+        return np.concatenate([np.empty(0, dtype=np.uint64), *self._ids])
 
     def summaries(self, tally: Tally, examples: int) -> Summaries:
         """Return what is in each group; `confidence` there is the stated one, also with a score."""
-        return Summaries(tally if self._stated is None else self._stated, self._pipeline.depth, self._sampler, examples)
+        stated = self._stated.total() if self._stated.rows else tally
+        return Summaries(stated, self._pipeline.depth, self._sampler, examples)

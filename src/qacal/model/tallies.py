@@ -19,7 +19,6 @@ Bands and groups are functions of a row that were fixed without these rows, so t
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -37,6 +36,7 @@ from qacal.model.model import QACalibrator
 from qacal.model.samples import CalibrationRows, ids_of
 from qacal.model.widths import Widths, widths_by_labels
 from qacal.partitions import Column
+from qacal.partitions.column import LabelCounts
 from qacal.records.columns import PROVENANCE
 from qacal.records.provenance import AllowOtherSource, Sources, require_known_origin
 from qacal.records.reading import Batch, ReadAs
@@ -279,11 +279,9 @@ def fit_column(model: QACalibrator, counted: Counted, *, allow_mixed: bool = Fal
     column = tally.grouping
     assert column is not None
     assert isinstance(pipeline.partition, Column)
-    counts = Counter[Any]()
-    for label, rows in zip(column.decode(column.code), tally.rows.tolist(), strict=True):
-        counts[label] += rows
-    del counts[None]
-    pipeline.partition._fit_counts(counts)
+    counts = LabelCounts(pipeline.partition.name)
+    counts.add_column(column, tally.rows)
+    pipeline.partition.fit(counts)
     calibrator = pipeline.calibrator.fit_tally(tally)
     widths: tuple[Widths, ...] = ()
     if isinstance(calibrator, MarginBinning):

@@ -167,9 +167,9 @@ def watches(
         lacking -= {name for name in lacking if batch.reading.has(name, batch.table.names)}
         for value, one, part in model._parts(batch):
             if len(part):
-                found = _read(one, part, allow_other_source, progress)
+                found = _read(one, part, allow_other_source, (progress, done))
                 rows.setdefault(value, Gathered()).add(**found)
-        done += len(batch)
+        done += len(batch.whole)
         if progress is not None:
             progress("calibrating", done)
     if not rows:
@@ -187,11 +187,11 @@ def _where(model: BaseModel, value: Any) -> str:
 
 
 def _read(
-    model: QACalibrator, batch: Batch, allow_other_source: AllowOtherSource, progress: Progress | None
+    model: QACalibrator, batch: Batch, allow_other_source: AllowOtherSource, tell: tuple[Progress | None, int]
 ) -> dict[str, Any]:
     """Return the columns of labelled rows that a watch needs."""
     require_known_origin(batch, model.origins_, allow_other_source, uses_labels=True)
-    with model.pipeline_.vectors.telling(progress):
+    with model.pipeline_.vectors.telling(*tell):
         read, groups = model.pipeline_.inputs(batch)
     rows = model.pipeline_.rows_of(read, groups, batch.ids)
     maps: Any = model.calibrator_.maps_

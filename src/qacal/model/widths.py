@@ -9,7 +9,7 @@ import numpy as np
 
 from qacal.calibrators.cells import Cells
 from qacal.calibrators.margins import MarginBinning, MarginMaps
-from qacal.model.samples import CalibrationRows
+from qacal.model.samples import PARTS, CalibrationRows
 from qacal.tally.tally import Tally
 
 
@@ -71,7 +71,7 @@ def widths_by_labels(
     """
     has_curves = calibrator.maps_.curves is not None
     measured = []
-    for of in (4, 2):
+    for of in (PARTS, PARTS // 2):
         fewer = plan(labels / of)
         maps = [calibrator._fitted_to(fewer, *part, has_curves=has_curves) for part in rows.parts(of, tally)]
         measured += [Widths.measured(labels / of, maps)] if maps else []

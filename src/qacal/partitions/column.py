@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -14,10 +13,9 @@ from numpy.typing import NDArray
 from qacal.errors import InputError
 from qacal.parameters import require
 from qacal.partitions.base import Partition
-from qacal.tally.arrays import ArrayLike
+from qacal.tally.arrays import ArrayLike, Ints
 from qacal.tally.groups import (
     GroupColumn,
-    as_labels,
     kind_of,
     kinds_of,
     label_column,
@@ -27,6 +25,8 @@ from qacal.tally.groups import (
 
 # The most groups of a column: the saved model describes each, and with more groups few would have enough rows.
 _MOST_LABELS = 10_000
+# Counting goes on to here, so that the error can say how many there are in most files.
+_FAR_TOO_MANY = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,40 @@ class Labels:
         require(len(self.known) == len(self.labels), "a column has a label twice.")
         are_counts = len(self.counts) == len(self.labels) and all(count > 0 for count in self.counts)
         require(are_counts, "a column has one count above 0 for each label; this one does not.")
+
+
+class LabelCounts:
+    """How many rows have each label of a column, counted batch by batch.
+
+    name : of the column, for errors.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._counts: Counter[Any] = Counter()
+
+    def add(self, values: ArrayLike) -> None:
+        """Count more rows; stop if there are more labels than any model may have, by far."""
+        column = label_column(values, self._name)
+        self.add_column(column, np.ones(len(column.code), dtype=np.int64))
+
+    def add_column(self, column: GroupColumn, rows: Ints) -> None:
+        """Count labels, each of which so many rows have."""
+        codes, place = np.unique(column.code, return_inverse=True)
+        labels, counts = map(column.label, codes.tolist()), np.bincount(place, rows, len(codes)).astype(np.int64)
+        self._counts.update({label: n for label, n in zip(labels, counts.tolist(), strict=True) if label is not None})
+        if len(self._counts) > _FAR_TOO_MANY:
+            self.require_few()
+
+    def require_few(self) -> Counter[Any]:
+        """Return the counts; raise if there are too many labels."""
+        if len(self._counts) > _MOST_LABELS:
+            raise InputError(
+                f"{self._name} has {len(self._counts):,} different values, and a model has at most {_MOST_LABELS:,} "
+                f"groups. Is it an id? Group by a coarser column, or use it as an input of the score: --feature "
+                f"{self._name} (in Python: learned_score=LearnedScore(columns=({self._name!r},)))."
+            )
+        return self._counts
 
 
 class Column(Partition):
@@ -90,18 +124,13 @@ class Column(Partition):
         self._require_parameters()
         return (self.name,)
 
-    def fit(self, Z: ArrayLike) -> Self:
+    def fit(self, Z: ArrayLike | LabelCounts) -> Self:
         self._require_parameters()
-        return self._fit_counts(Counter(label for label in as_labels(Z, self.name).tolist() if label is not None))
-
-    def _fit_counts(self, counts: Mapping[Any, int]) -> Self:
-        """Store labels that were counted already."""
-        if len(counts) > _MOST_LABELS:
-            raise InputError(
-                f"{self.name} has {len(counts):,} different values, and a model has at most {_MOST_LABELS:,} groups. "
-                f"Is it an id? Group by a coarser column, or use it as an input of the score: --feature {self.name} "
-                f"(in Python: learned_score=LearnedScore(columns=({self.name!r},)))."
-            )
+        if not isinstance(Z, LabelCounts):
+            counted = LabelCounts(self.name)
+            counted.add(Z)
+            return self.fit(counted)
+        counts = Z.require_few()
         ranked = sorted(counts.items(), key=lambda item: (-item[1], kind_of(item[0]), str(item[0])))
         self.fitted_ = Labels(tuple(label for label, _ in ranked), tuple(count for _, count in ranked))
         return self

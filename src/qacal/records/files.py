@@ -92,6 +92,15 @@ class File:
             return _tables(self, _json_items(self, on_fault), batch_rows or BATCH_ROWS, unit="item")
         return _tables(self, _json_lines(self, on_fault), batch_rows or BATCH_ROWS)
 
+    def known_length(self) -> int | None:
+        """Return the number of rows, if the file says so before it is read: Parquet."""
+        if self.format != "parquet" or not self.path.is_file():
+            return None
+        import polars as pl
+
+        with reading_parquet(self):
+            return int(pl.scan_parquet(self.path, glob=False).select(pl.len()).collect().item())
+
     def separator(self) -> str:
         """Return the separator of a CSV file; a comma for other formats, and for .tsv, where the name implies it."""
         if self.format != "csv" or is_tsv(self.name) or not self.path.is_file():

@@ -11,13 +11,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from qacal.errors import InputError, QacalWarning, some_of
 from qacal.parameters import require_kind
 from qacal.records.columns import PROVENANCE, listed, parse_number
 from qacal.tally.arrays import Hashes
-from qacal.tally.ids import surplus
+from qacal.tally.ids import Repeats
 
 AllowOtherSource: TypeAlias = bool | str | Collection[str]
 """Which origins may differ from those of the fit: True for all, or the names of some."""
@@ -167,17 +165,25 @@ def copies_among(rows: Sequence[Hashes | None]) -> str:
 
     rows : :meth:`Batch.row_hashes` of all batches.
     """
-    hashes = [batch for batch in rows if batch is not None]
-    copies = surplus(np.concatenate(hashes)) if hashes else 0
+    repeats = Repeats()
+    for batch in rows:
+        if batch is not None:
+            repeats.add(batch)
+    return copies_of(repeats)
+
+
+def copies_of(hashes: Repeats) -> str:
+    """Return what :func:`copies_among` does, for hashes that are gathered already."""
+    copies = hashes.surplus()
     if not copies:
         return ""
     are = "is an exact copy of an earlier row" if copies == 1 else "are exact copies of earlier rows"
-    total = f"{sum(map(len, hashes)):,}"
-    return f"{copies:,} of {total} rows {are} ({COPIED}) and count as further rows of one question. {REMOVE_COPIES}"
+    rows = f"{copies:,} of {hashes.rows:,} rows {are}"
+    return f"{rows} ({COPIED}) and count as further rows of one question. {REMOVE_COPIES}"
 
 
-def warn_of_copies(rows: Sequence[Hashes | None], prefix: str = "") -> None:
+def warn_of_copies(rows: Repeats | Sequence[Hashes | None], prefix: str = "") -> None:
     """Warn (:class:`~qacal.QacalWarning`) about exact copies; `prefix` opens the warning, such as "model gpt-4: "."""
-    message = copies_among(rows)
+    message = copies_of(rows) if isinstance(rows, Repeats) else copies_among(rows)
     if message:
         warnings.warn(f"{prefix}{message}", QacalWarning, stacklevel=2)

@@ -89,7 +89,7 @@ def tally_files(
         tally = _counted_by_polars(file, reading, names, resolution, repeats, tell)
         counted.add(tally or _counted_by_batches(file, reading, names, resolution, repeats, tell))
     # Only here it is known which questions are in several files; added tallies do not know it.
-    return replace(counted.total(), is_clustered=repeats.found, is_sum=False)
+    return replace(counted.total(), is_clustered=repeats.surplus() > 0, is_sum=False)
 
 
 def files_of(paths: str | Path | Sequence[str | Path]) -> list[File]:

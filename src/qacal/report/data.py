@@ -288,9 +288,9 @@ def gather(
             for (name, *_), part in parts_by(rows, columns) if columns else [((value,), rows)]:
                 require_known_origin(part, one.origins_, allow_other_source, uses_labels=True)
                 title = "" if name is None else str(name)
-                with one.pipeline_.vectors.telling(progress):
+                with one.pipeline_.vectors.telling(progress, done):
                     out.setdefault(title, Gathered(one, groups, is_part=bool(columns))).add(part)
-        done += len(batch)
+        done += len(batch.whole)
         if progress is not None:
             progress("calibrating", done)
     return dict(sorted(out.items()))

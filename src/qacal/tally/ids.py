@@ -244,27 +244,29 @@ def _is_whole(value: object) -> bool:
 
 
 class Repeats:
-    """Whether any id occurs twice, in eight bytes of memory for each row.
+    """Counts rows with the hash of an earlier row, in eight bytes of memory for each row.
 
     >>> ids = Repeats()
     >>> for part in (["q1", "q2"], ["q3", "q1"]):
     ...     ids.add(id_hashes(part, 2))
-    >>> ids.found
-    True
+    >>> ids.rows, ids.surplus()
+    (4, 1)
     """
 
     def __init__(self) -> None:
+        self.rows = 0
         # By their highest bits: a part is sorted alone, so that there is no second copy of all of them.
         self._parts: list[list[Hashes]] = [[] for _ in range(16)]
 
     def add(self, hashes: Hashes) -> None:
+        self.rows += len(hashes)
         part = hashes >> np.uint64(60)
         for number, hashes_of_part in enumerate(self._parts):
             hashes_of_part.append(hashes[part == number])
 
-    @property
-    def found(self) -> bool:
-        return any(surplus(np.concatenate(part)) > 0 for part in self._parts if part)
+    def surplus(self) -> int:
+        """Return how many rows have the hash of an earlier row."""
+        return sum(surplus(np.concatenate(part)) for part in self._parts if part)
 
 
 class HashSample:

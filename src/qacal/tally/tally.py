@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 BLOCKS = 256
 """The number of blocks of questions in metrics: enough for a steady jackknife, few enough to keep cells few."""
 
+COARSE = 0.001
+"""The grid of confidences in a sum of tallies that would have too many cells."""
+
 DOCUMENTS = 2**62
 """The number of blocks that puts every id into a block of its own: then a block has the rows of one document."""
 
@@ -447,6 +450,9 @@ class Tally:
 class TallySum:
     """Adds up tallies, those of like size first, so that many of them take little longer than one of all rows.
 
+    most : with more cells than this, confidences are rounded to :data:`COARSE`, unless the tallies have ties or a grid
+        of their own. The result does not depend on the order of the tallies.
+
     >>> total = TallySum()
     >>> for labels in ([0, 1], [1, 1], [0, 0]):
     ...     total.add(Tally.of([0.5, 0.9], labels))
@@ -454,15 +460,19 @@ class TallySum:
     (Tally(6 rows in 2 cells), 6)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
         self._parts: list[Tally] = []
+        self._most = most
+        self._is_coarse = False
         self.rows = 0
 
     def add(self, tally: Tally) -> None:
         self.rows += tally.n
-        self._parts.append(tally)
+        self._parts.append(tally.snapped(COARSE) if self._is_coarse else tally)
         while len(self._parts) > 1 and len(self._parts[-2]) <= 2 * len(self._parts[-1]):
             self._add_last()
+        if self._most is not None and self.cells > 2 * self._most:
+            self.total()
 
     @property
     def cells(self) -> int:
@@ -474,7 +484,11 @@ class TallySum:
         while len(self._parts) > 1:
             self._add_last()
         if not self._parts:
-            raise InputError("there are no tallies to add up.")
+            raise InputError("there are no rows to use: the records are empty, or every row was left out.")
+        total = self._parts[0]
+        is_fine = total.resolution is None and total.tie is None
+        if self._most is not None and is_fine and len(total) > self._most:
+            self._parts[0], self._is_coarse = total.snapped(COARSE), True
         return self._parts[0]
 
     def _add_last(self) -> None:
