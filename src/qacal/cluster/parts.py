@@ -105,10 +105,11 @@ class PartRows:
     part: Part
     frame: pl.DataFrame
     label: str | None = None
+    batch_rows: int = BATCH_ROWS
 
     def batches(self, on_fault: OnFault = refuse) -> Iterator[Table]:
-        for first in range(0, self.frame.height, BATCH_ROWS):
-            frame = self.frame.slice(first, BATCH_ROWS)
+        for first in range(0, self.frame.height, self.batch_rows):
+            frame = self.frame.slice(first, self.batch_rows)
             start = self.part.first + first + 1
             table = FrameTable(self.part.path, "row", np.arange(start, start + frame.height), frame)
             if self.label in frame.columns:
