@@ -193,7 +193,9 @@ class Worker:
                 names = [reading.name(name) for name in asked]
                 if job.ids != "ignore":  # questions identify rows without ids
                     names += [reading.name(name) for name in ("id", "question")]
-            rows = PartRows(part, part.read(names), reading.name("correct"))
+            # Numbers and groups fit into memory at once; texts and their vectors come in batches.
+            at_once = {} if model is not None else {"batch_rows": max(part.rows, 1)}
+            rows = PartRows(part, part.read(names), reading.name("correct"), **at_once)
             if not any(True for _ in rows.batches()):
                 return Counted({}, job.model_version)
         if model is not None:

@@ -72,15 +72,15 @@ class Part:
         """Return what an earlier run noted about this part; None if it is not done, or not for this job."""
         import polars as pl
 
-        if not is_url(self.output) and not os.path.exists(self.output):
-            return None
         try:
             noted = json.loads(pl.read_parquet_metadata(self.output).get(_METADATA, "null"))
-        except (pl.exceptions.PolarsError, OSError, ValueError):
+        except (pl.exceptions.PolarsError, OSError):
+            if is_url(self.output) or not os.path.exists(self.output):
+                return None
             noted = None
-        if noted is None and not is_url(self.output):
+        if noted is None:
             raise InputError(f"{self.output} exists, and no job of qacal wrote it. Name another folder with -o.")
-        is_same = noted is not None and noted["job"] == job and noted["part"] == asdict(self) | {"output": ""}
+        is_same = noted["job"] == job and noted["part"] == asdict(self) | {"output": ""}
         return dict(noted["result"]) if is_same else None
 
     def write(self, frame: pl.DataFrame, job: str, result: dict[str, Any], more: dict[str, str]) -> None:
@@ -105,10 +105,11 @@ class PartRows:
     part: Part
     frame: pl.DataFrame
     label: str | None = None
+    batch_rows: int = BATCH_ROWS
 
     def batches(self, on_fault: OnFault = refuse) -> Iterator[Table]:
-        for first in range(0, self.frame.height, BATCH_ROWS):
-            frame = self.frame.slice(first, BATCH_ROWS)
+        for first in range(0, self.frame.height, self.batch_rows):
+            frame = self.frame.slice(first, self.batch_rows)
             start = self.part.first + first + 1
             table = FrameTable(self.part.path, "row", np.arange(start, start + frame.height), frame)
             if self.label in frame.columns:
@@ -157,7 +158,10 @@ def expanded(files: Sequence[str]) -> list[str]:
 def _listed(url: str) -> list[str]:
     os.environ.setdefault("DO_NOT_TRACK", "true")
     daft = optional_package("daft", "cluster")
-    names = daft.from_glob_path(f"{url}**/*.parquet" if url.endswith("/") else url).to_pydict()
+    try:
+        names = daft.from_glob_path(f"{url}**/*.parquet" if url.endswith("/") else url).to_pydict()
+    except (daft.exceptions.DaftCoreException, OSError) as error:
+        raise InputError(f"{url} cannot be listed: {str(error).splitlines()[0]:.300}") from None
     return [str(path) for path in names["path"]]
 
 

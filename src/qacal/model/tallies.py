@@ -42,6 +42,7 @@ from qacal.records.provenance import AllowOtherSource, Sources, require_known_or
 from qacal.records.reading import Batch, ReadAs
 from qacal.records.writers import atomic_file, plain_errors
 from qacal.tally.arrays import Ints, seven_decimals
+from qacal.tally.table import coded
 from qacal.tally.tally import DOCUMENTS, Tally
 from qacal.thresholds.fit_record import CANDIDATES, MOST_QUESTIONS, FitRecord, at_candidates, lowest
 
@@ -199,7 +200,7 @@ def _total(tallies: Iterable[Tally]) -> Tally:
 def count_column(batch: Batch, column: str, ids: Ids, resolution: float | None = None) -> Counted:
     """Count rows by confidence and the groups of a column."""
     options: dict[str, Any] = {"n_blocks": DOCUMENTS, "ids": batch.ids} if ids == "documents" else {}
-    groups = {column: batch.column(column)}
+    groups = {column: coded(batch.column(column))}
     tally = Tally.of(batch.confidence, batch.correct, groups=groups, resolution=resolution, **options)
     return _counted({"certify": tally}, batch, None, ids)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from qacal.errors import InputError, counted
 from qacal.tally.arrays import unit_values
 from qacal.tally.cells import SUMS
-from qacal.tally.groups import GroupColumn, Paths, as_grouping
+from qacal.tally.groups import NO_GROUP, GroupColumn, Paths, as_grouping
 
 if TYPE_CHECKING:
     import polars as pl
@@ -95,11 +95,14 @@ def read_cells(table: pl.DataFrame) -> dict[str, Any]:
 
 
 def _partitions(table: pl.DataFrame) -> dict[str, GroupColumn]:
+    import polars as pl
+
     columns = {}
     for column in table.columns:
         name, _, part = column.rpartition(":")
         if part == "label":
-            columns[name] = as_grouping(table[column].to_list(), table.height)
+            values = table[column]
+            columns[name] = as_grouping(coded(values) if values.dtype == pl.String else values.to_list(), table.height)
         elif part == "path":
             _require_columns(table, (f"{name}:exit", f"{name}:depth"), f"{column} alone is not a tree")
             depth = int(_constant(_whole(table[f"{name}:depth"]), f"{name}:depth"))
@@ -107,6 +110,20 @@ def _partitions(table: pl.DataFrame) -> dict[str, GroupColumn]:
                 Paths(_whole(table[column]), _whole(table[f"{name}:exit"]), depth), table.height
             )
     return columns
+
+
+def coded(values: Any) -> Any:
+    """Return a column of texts of polars as codes, for which each text is looked at once; other columns as they are."""
+    import polars as pl
+
+    if not isinstance(values, pl.Series) or values.dtype != pl.String:
+        return values
+    distinct = values.drop_nulls().unique()
+    found = as_grouping(distinct.to_list(), len(distinct))
+    if found.labels is None:
+        return values
+    codes = values.replace_strict(distinct, found.code, default=NO_GROUP, return_dtype=pl.Int64)
+    return GroupColumn(codes.to_numpy(), found.labels)
 
 
 def _require_columns(table: pl.DataFrame, names: tuple[str, ...], reason: str) -> None:
