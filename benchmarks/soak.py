@@ -83,8 +83,9 @@ class Load:
             self.ids += [(one["id"], one["calibrated"]) for one in reply.json()["results"]]
         elif kind == "labels":
             items = [self._label(*self.ids.popleft()) for _ in range(min(len(self.ids), 3))]
-            reply = await self._ok("POST", "/v1/feedback", {"items": items}) if items else None
-            assert reply is None or all(one["stored"] for one in reply.json()["results"]), reply.text
+            if items:
+                results = (await self._ok("POST", "/v1/feedback", {"items": items})).json()["results"]
+                assert all(one.get("stored") for one in results), results
         elif kind == "completion":
             evidence = (await self._ok("POST", "/v1/chat/completions", _asked(self.rng.choice(self.rows)))).json()[
                 "qa_calibration"
