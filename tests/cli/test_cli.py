@@ -48,7 +48,7 @@ def test_wrong_use_is_explained_in_lines_that_fit_the_terminal(monkeypatch, tmp_
     assert stop.value.code == 2
     lines = err.getvalue().splitlines()
     assert max(map(len, lines)) <= 60
-    assert lines[:3] == ["Usage: qacal fit [OPTIONS] {FILE}", "Try 'qacal fit --help' for help.", ""]
+    assert lines[:3] == ["Usage: qacal fit [OPTIONS] {FILE}...", "Try 'qacal fit --help' for help.", ""]
     assert " ".join(lines[3:]).startswith(
         "Error: Invalid value: there is no calibrator 'foo'; there are tree-binning, "
     )
