@@ -173,7 +173,7 @@ def test_a_cluster_for_one_command_listens_on_this_machine_alone(data, tmp_path)
         return job.poll() is not None
 
     wait_for(looked, 400)
-    said = job.stdout.read().decode()
+    said = job.communicate()[0].decode()
     assert job.returncode == 0, said
     assert most >= 3
     assert not reachable

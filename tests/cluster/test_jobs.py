@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import polars as pl
@@ -10,6 +11,7 @@ from polars.testing import assert_frame_equal
 
 from qacal import Column, QACalibrator, Tally, load
 from qacal.calibrators.margins import fit_margins
+from qacal.cluster import engines
 from qacal.cluster import parts as parts_module
 from qacal.cluster.parts import expanded, parts_of
 from qacal.errors import InputError
@@ -191,6 +193,22 @@ def test_wrong_use_is_refused_early(days, model, tmp_path):
         code, _, notes = run(*arguments)
         assert code == 2
         assert said in " ".join(notes.split())
+
+
+def test_a_missing_engine_says_what_to_install(days, model, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "daft", None)
+    code, _, notes = run("apply", model, days, "-o", tmp_path / "out", "--engine", "daft")
+    assert code == 1
+    assert "the package daft is not installed" in notes
+    assert "'.[cluster]'" in notes
+
+
+def test_an_engine_that_never_starts_is_given_up(days, model, tmp_path, monkeypatch):
+    monkeypatch.setattr(engines, "find_spec", lambda name: True)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    code, _, notes = run("apply", model, days, "-o", tmp_path / "out", "--engine", "daft")
+    assert code == 1
+    assert "the engine daft stopped 3 times, the last time with:\nexit code 1" in notes
 
 
 # Tallies

@@ -144,7 +144,7 @@ def run(
         typer.Option(
             "--from",
             metavar="MODEL",
-            help="Certify this model, with its groups and score, on tallies of other rows (qacal tally --model).",
+            help="Certify this model on tallies of other rows (qacal tally --model). Its parts and settings stay.",
         ),
     ] = None,
     sample_rows: Annotated[

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias
@@ -98,7 +99,7 @@ def _in_process(job: Job, parts: Sequence[Part], engine: Engine, address: str | 
         assert child.stdin is not None
         assert child.stdout is not None
         try:
-            with child.stdin:
+            with suppress(BrokenPipeError), child.stdin:  # it has ended; what it wrote comes below
                 pickle.dump((job, list(parts), engine, address), child.stdin)
             for line in child.stdout:
                 text = line.decode("utf-8", "replace")
