@@ -78,7 +78,8 @@ def plan_cells(
         for trial in range(1, deepest + 1):
             _, place = np.unique(column.leaves(trial), return_inverse=True)
             count = np.bincount(place, repeats).astype(np.int64)
-            its_width = expected(count, np.bincount(place, scores * repeats), alpha / 2, is_band=False)
+            score = np.bincount(place, scores * repeats).astype(np.float64)
+            its_width = expected(count, score, alpha / 2, is_band=False)
             if its_width <= for_groups:
                 depth, group_width = trial, its_width
     part = alpha if depth == 0 else alpha / 2
