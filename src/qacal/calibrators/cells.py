@@ -65,12 +65,10 @@ def plan_cells(
     total = int(repeats.sum())
     average = float((scores * repeats).sum() / total)
 
-    def expected(cell: Ints, score: Floats, repeats: Ints, alpha: float, *, is_band: bool) -> float:
-        """Return the width that answers will have."""
-        _, place = np.unique(cell, return_inverse=True)
-        count = np.bincount(place, repeats).astype(np.int64)
+    def expected(count: Ints, score: Floats, alpha: float, *, is_band: bool) -> float:
+        """Return the width that answers will have, from the number of rows in each cell and the sum of their scores."""
         n = np.maximum(rows * count / total, 1.0)
-        mean = np.bincount(place, score * repeats) / count
+        mean = score / count
         accuracy = mean + _TOO_SURE * (average - mean) if are_probabilities else np.full(len(count), 0.5)
         its_widths = expected_widths(n, accuracy, alpha, is_band=is_band, is_fitted=not are_probabilities)
         return _median(its_widths, count) if are_probabilities else float(its_widths @ count / total)
@@ -80,7 +78,10 @@ def plan_cells(
     group_width = None
     if column is not None and depth is not None:
         for trial in range(1, deepest + 1):
-            its_width = expected(column.leaves(trial), scores, repeats, alpha / 2, is_band=False)
+            _, place = np.unique(column.leaves(trial), return_inverse=True)
+            count = np.bincount(place, repeats).astype(np.int64)
+            score = np.bincount(place, scores * repeats).astype(np.float64)
+            its_width = expected(count, score, alpha / 2, is_band=False)
             if its_width <= for_groups:
                 depth, group_width = trial, its_width
     part = alpha if depth == 0 else alpha / 2
@@ -88,7 +89,11 @@ def plan_cells(
     values, place = np.unique(scores, return_inverse=True)
     counts = np.bincount(place, repeats).astype(np.int64)
     tops = [_tops(values, np.cumsum(counts), count) for count in ([bands] if bands else range(1, MOST_BANDS + 1))]
-    width = [expected(np.searchsorted(top, values), values, counts, part, is_band=True) for top in tops]
+    width = []
+    for top in tops:
+        start = np.append(0, np.searchsorted(values, top[:-1], side="right"))
+        count, score = np.add.reduceat(counts, start), np.add.reduceat(values * counts, start)
+        width.append(expected(count, score, part, is_band=True))
     reached = [k for k, its_width in enumerate(width) if its_width <= for_bands]
     finest = max(reached, key=lambda k: len(tops[k]), default=0)
     return Cells(tops[finest], depth, width[finest], group_width)

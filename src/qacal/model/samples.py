@@ -35,7 +35,7 @@ _MOST_SCORE_ROWS = 50_000
 # The first score only makes bands: candidates for it are compared on fewer rows.
 _ENOUGH_FOR_BANDS = 300
 # A tally of more cells has confidences to three decimals, which hardly matters and fits into memory.
-MOST_CELLS = 2**22
+MOST_CELLS = 2**21
 PARTS = 4
 """Parts of the questions that widths are measured on."""
 _LARGER_SHARE = "give more rows, or a larger --train-share (in Python: train_share)."

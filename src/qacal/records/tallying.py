@@ -186,16 +186,18 @@ def _counted_by_polars(
     right = counts["right"][is_used].astype(np.float64)
     weight = rows[is_used].astype(np.float64)
     sums = dict.fromkeys(("w", "ww"), weight) | dict.fromkeys(("wt", "wtt", "wwt", "wwtt"), right)
-    settings = {"n_blocks": 1, "seed": 0, "is_clustered": False, "is_sum": False, "resolution": resolution}
-    labels = parts[0].select(keys).filter(pl.Series(is_used))
-    table = labels.with_columns(
-        pl.Series("confidence", h[is_used]),
-        pl.Series("rows", rows[is_used]),
-        *(pl.Series(name, values) for name, values in sums.items()),
-        **{name: pl.lit(value) for name, value in settings.items() if value is not None},
+    table = pl.DataFrame(
+        [
+            *(parts[0][key].filter(pl.Series(is_used)) for key in keys),
+            pl.Series("confidence", h[is_used]),
+            pl.Series("rows", rows[is_used]),
+            *(pl.Series(name, values) for name, values in sums.items()),
+        ]
     )
+    settings = {"n_blocks": 1, "seed": 0, "is_clustered": False, "is_sum": False}
+    grid = pl.lit(resolution, dtype=pl.Float64)
     return Tally.from_polars(
-        table if resolution is not None else table.with_columns(resolution=pl.lit(None, pl.Float64))
+        table.with_columns(**{name: pl.lit(value) for name, value in settings.items()}, resolution=grid)
     )
 
 

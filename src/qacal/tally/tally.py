@@ -337,6 +337,10 @@ class Tally:
     def __iter__(self) -> Iterator[tuple[Any, Tally]]:
         """Yield (label, tally) for every group; rows without a group come first, under None."""
         column = self._single()
+        if not column.is_tree:
+            for code, start, stop in zip(*map(np.ndarray.tolist, self.group_runs()), strict=True):
+                yield column.label(code), self._select(slice(start, stop)).pooled()
+            return
         codes = column.leaves()
         for code in np.unique(codes):
             yield column.label(int(code)), self._select(codes == code).pooled()
@@ -424,7 +428,7 @@ class Tally:
         name = next(iter(self.partitions))
         return replace(self, partitions={name: column})._merged()
 
-    def _select(self, cells: Bools) -> Tally:
+    def _select(self, cells: Bools | slice) -> Tally:
         return replace(
             self,
             confidence=self.confidence[cells],
