@@ -1,13 +1,17 @@
 """The first model: answers are collected, drawn, labelled and fitted, and the running service loads the model."""
 
 import json
+from uuid import uuid4
 
 import pytest
 
 from qacal import load
 from qacal.errors import InputError
+from qacal.service.audits import Label
 from qacal.service.guardrail import PATH as GUARDRAIL
+from qacal.service.learning import first_sample
 from qacal.service.settings import Settings
+from qacal.service.store import Store, row_of
 from qacal.sources.completions import ConfidenceFrom
 from tests.answers import answers
 from tests.cli.test_cli import ok, run
@@ -16,6 +20,8 @@ from tests.service.upstreams import stubbed
 
 NAME = "qa_calibration"
 ROWS = answers(160, seed=3)
+NAMES = ("calibrated", "low", "high", "unlike", "decision", "group", "source")
+NO_EVIDENCE = {"confidence": 0.9, **dict.fromkeys(NAMES)}
 TRUTH = {row["question"]: row["correct"] for row in ROWS}
 
 
@@ -108,12 +114,48 @@ def test_all_ways_in_collect(collecting, stub):
     assert 'qacal_answers_total{model="first",outcome="collected"}' in collecting.get("/metrics").text
 
 
+def test_a_record_that_no_fit_could_read_is_refused_at_once(collecting):
+    results = calibrate(collecting, [{**ROWS[0], "question": " "}, {**ROWS[0], "id": [1]}])
+    assert [one["error"]["message"][:11] for one in results] == ["question is", "id is [1]; "]
+
+
+def sampled(tmp_path, records):
+    """Return the sample for a first fit of records that an audit labelled, all with the same chance."""
+    store = Store(f"sqlite:///{tmp_path / 'some.db'}")
+    try:
+        rows = [row_of(uuid4().hex, "gpt", "", NO_EVIDENCE, one, own_id=one.get("id")) for one in records]
+        store.record(rows)
+        store.label([Label(row["id"], 1.0, "audit", 0.5) for row in rows]).result()
+        return first_sample(store, "gpt")[0]
+    finally:
+        store.close()
+
+
+def test_a_first_sample_keeps_the_llm_that_is_named_like_the_model(tmp_path):
+    record = {"question": "?", "answer": "!", "confidence": 0.9}
+    found = sampled(tmp_path, [{**record, "model": "gpt"}, {**record, "model": "qwen"}])
+    assert {one["model"] for one in found} == {"gpt", "qwen"}
+
+
+@pytest.mark.parametrize(("column", "value"), [("confidence_source", "stated"), ("model", "gpt")])
+def test_a_first_sample_of_which_a_part_says_its_origin_is_refused(tmp_path, column, value):
+    record = {"question": "?", "answer": "!", "confidence": 0.9}
+    with pytest.raises(InputError, match=column):
+        sampled(tmp_path, [record, {**record, column: value}])
+
+
+def test_in_a_first_sample_all_answers_have_an_id_or_none(tmp_path):
+    record = {"question": "?", "answer": "!", "confidence": 0.9}
+    assert [one.get("id") for one in sampled(tmp_path, [{**record, "id": "a"}, record])] == [None, None]
+
+
 def test_everything_else_answers_without_a_model(collecting):
     for path in ("/v1/model", "/v1/groups", "/v1/watch", "/readyz", "/metrics", "/docs"):
         assert collecting.get(path).status_code == 200, path
     page = collecting.get("/")
     assert page.status_code == 200
     assert "qacal fit --store sqlite:///" in page.text
+    assert f"-o {collecting.app.state.service.settings.models['first']}</pre>" in page.text
     assert collecting.post("/", data={"question": "?", "answer": "!", "confidence": "0.5"}).status_code == 200
 
 

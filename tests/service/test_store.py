@@ -249,6 +249,35 @@ class TestStore:
         assert [(one["own_id"], one["cells"]) for one in store.rows()] == [("q7", "[null, 1]")]
         store.close()
 
+    def test_labels_of_an_earlier_qacal_that_still_runs_get_their_bets(self, url):
+        store, served = Store(url), [row(), row()]
+        store.record(served)
+        store.label([Label(one["id"], 1.0, "audit", 0.5) for one in served]).result()
+        expected = [one["document"] for one in store.bets("m", "v1")]
+        with store._engine.begin() as connection:
+            connection.execute(bets.delete().where(bets.c.answer == served[1]["id"]))
+        store.close()
+        store = Store(url)
+        assert [one["document"] for one in store.bets("m", "v1")] == expected
+        store.close()
+
+    def test_services_that_share_a_database_do_not_block_each_other(self, url, monkeypatch):
+        """Each asks whether the store can be written while the other writes labels."""
+        monkeypatch.setattr(module, "_PROBE_EVERY", 0.0)
+        stores = [Store(url), Store(url)]
+        futures = []
+        for turn in range(60):
+            for at, store in enumerate(stores):
+                one = row()
+                tasks = [store.check, lambda store=store, one=one: store.label([Label(one["id"], 1.0)])]
+                store.record([one])
+                futures += [task() for task in (tasks if (at + turn) % 2 else tasks[::-1])]
+        for future in futures:
+            future.result(30)
+        assert [store.counts.lost for store in stores] == [0, 0]
+        for store in stores:
+            store.close()
+
     def test_a_store_of_schema_3_gets_the_bets_of_its_audits(self, url):
         store = Store(url)
         rows = [row(own_id="7", cells="[null, 1]"), row(own_id='"7"'), row(), row()]

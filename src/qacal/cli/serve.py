@@ -247,7 +247,7 @@ def _serve(settings: Settings, sockets: list[socket]) -> None:
                 options.note(f"Warning: {served.name}: {warning}; see --confidence-from and --allow-other-source.")
     if not service.models.served:
         options.note(
-            f"{''.join(settings.models)}: not there yet. Answers are stored for its first fit, with their texts."
+            f"{''.join(settings.models.values())}: not there yet. Answers are stored for its first fit, with texts."
         )
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     store = "none" if service.store is None else make_url(settings.store).render_as_string(hide_password=True)

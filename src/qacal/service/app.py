@@ -184,6 +184,10 @@ class Service:
                 raise InputError("confidence is missing, or not a number from 0 to 1.")
             if not all(isinstance(record.get(column), str) for column in ("question", "answer")):
                 raise InputError("question and answer must be texts.")
+            if not str(record["question"]).strip():
+                raise InputError("question is missing.")
+            if not isinstance(record.get("id"), str | int | None):
+                raise InputError(f"id is {record['id']!r:.40}; expected a text or a whole number.")
         except InputError as error:
             self.telemetry.refused(own, record, str(error))
             return _error("invalid_record", str(error))

@@ -123,9 +123,15 @@ def _add_columns(connection: Any) -> None:
 
 
 def _add_bets(connection: Any) -> None:
-    """Add the table of bets, with the labels of audits that are there, in the order of their times."""
     bets.create(connection, checkfirst=True)
-    audits = sa.select(answers).where(answers.c.label_source == "audit").order_by(answers.c.label_time, answers.c.id)
+
+
+def _bet_on_all(connection: Any) -> None:
+    """Add the labels of audits that an earlier qacal wrote, in the order of their times; it may still run beside."""
+    lock(connection, bets)
+    has_bet = sa.exists().where(bets.c.answer == answers.c.id)
+    audits = sa.select(answers).where(answers.c.label_source == "audit", ~has_bet)
+    audits = audits.order_by(answers.c.label_time, answers.c.id)
     rows = [
         bet_of(row, row["label"], row["label_time"], row["label_probability"])
         for row in connection.execute(audits).mappings()
@@ -159,6 +165,7 @@ def migrate(engine: Any) -> None:
             connection.execute(schema_version.insert().values(version=len(MIGRATIONS)))
         elif found < len(MIGRATIONS):
             connection.execute(schema_version.update().values(version=len(MIGRATIONS)))
+        _bet_on_all(connection)
 
 
 @contextmanager

@@ -128,7 +128,7 @@ class Guardrail:
             count_unread(self._service, llm, chosen.model)
             return unread(Read(text, reason=_UNKNOWN if messages is None else "the question is not one text"))
         # Without the headers of LiteLLM: its key is for this service.
-        evidence, _ = await self._answers.found(plan, Reply(text, model=llm), {}, name=chosen.model)
+        evidence, _ = await self._answers.found(plan, Reply(text), {}, name=chosen.model)
         return evidence
 
 

@@ -19,6 +19,8 @@ from qacal.records.reading import as_source
 from qacal.service.store import Store
 from qacal.tally.ids import id_hashes
 
+_GIVE_TEXTS = "Pass the records, with the ids under which they were served: --texts FILE. "
+
 
 @contextmanager
 def opened(url: str) -> Iterator[Store]:
@@ -70,16 +72,16 @@ def labelled_answers(
             continue
         record = {**record, "confidence": row["confidence"], "correct": row["label"]}
         record.pop("response_id", None)  # no two answers have the same
-        if record.get("model") == name and name not in llms:
+        if model is not None and record.get("model") == name and name not in llms:
             del record["model"]  # it chose the served model, and is no LLM
         chance = row["label_probability"] if row["drawn_time"] is None else row["drawn_probability"]
         is_drawn = row["drawn_time"] is not None
         out.append(LabelledAnswer(row["id"], record, chance if is_audit else None, is_drawn))
     if audits:
         raise InputError(
-            f"the store has no texts of {counted(audits, 'answer')} with a label of an audit. Pass the records, with "
-            "the ids under which they were served: --texts FILE. To store texts from now on: qacal serve --store-text. "
-            "To use later answers only: --since."
+            f"the store has no texts of {counted(audits, 'answer')} with a label of an audit. "
+            f"{'' if model is None else _GIVE_TEXTS}To store texts from now on: qacal serve --store-text. To use later "
+            "answers only: --since."
         )
     return out, others
 
@@ -100,6 +102,16 @@ def first_sample(store: Store, name: str, since: float | None = None) -> tuple[l
     chance = np.array([one.probability for one in audited], dtype=np.float64)
     keep = thinned([one.key for one in audited], chance).tolist()
     sample = [dict(one.record) for one, stays in zip(audited, keep, strict=True) if stays]
+    for column, what in (("confidence_source", "the kind of their confidence"), ("model", "their LLM")):
+        lacking = sum(record.get(column) is None for record in sample)
+        if 0 < lacking < len(sample):
+            raise InputError(
+                f"{lacking:,} of {len(sample):,} labelled answers do not say {what} ({column}); the others do. They "
+                "may mean different things: send it with every record, or use later answers only (--since)."
+            )
+    if any(record.get("id") is None for record in sample):  # as those of a proxy: questions tell them apart
+        for record in sample:
+            record.pop("id", None)
     notes = []
     if len(audited) < len(labelled):
         notes.append(

@@ -104,7 +104,7 @@ class Models:
         self._failed: dict[str, object] = {}
         self.reloads = self.failures = 0
         self.served: Mapping[str, Served] = {
-            name: self._load(name, path) for name, path in paths.items() if not may_lack or Path(path).exists()
+            name: self._load(name, path) for name, path in paths.items() if not may_lack or _state(path) is not None
         }
 
     @property

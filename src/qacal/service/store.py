@@ -295,8 +295,7 @@ class Store:
     def check(self) -> Future[None]:
         """Write something; the result is a :class:`StoreError` if that fails. It waits for what is queued."""
         if self._probe is None or (self._probe.done() and time.monotonic() >= self._probed + _PROBE_EVERY):
-            same = schema_version.update().values(version=schema_version.c.version)
-            self._probe = self._run(lambda connection: connection.execute(same) and None)
+            self._probe = self._run(_rewrite)
             self._probed = time.monotonic()
         return self._probe
 
@@ -363,6 +362,12 @@ def _delete(connection: Any, condition: Any) -> int:
     """Delete answers; the bets on them stay, and no longer name them."""
     lock(connection, bets)
     return int(connection.execute(answers.delete().where(condition)).rowcount)
+
+
+def _rewrite(connection: Any) -> None:
+    """Write what is there already. As for labels, the lock comes first: no two services then wait for each other."""
+    lock(connection, bets)
+    connection.execute(schema_version.update().values(version=schema_version.c.version))
 
 
 def _of_version(query: Any, table: sa.Table, model: str, version: str, since: float | None = None) -> Any:

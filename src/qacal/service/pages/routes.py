@@ -16,6 +16,7 @@ import time
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
@@ -127,7 +128,9 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
         """Return the page of the model that a form names, with the answer that it asks about."""
         if not service.models.served:
             store = make_url(settings.store).render_as_string(hide_password=True)
-            return _html("collecting.html", name=next(iter(settings.models)), store=store)
+            ((name, path),) = settings.models.items()
+            named = "" if Path(path).resolve().name == name else f" --name {quote(name)}"
+            return _html("collecting.html", model=quote(path), named=named, store=quote(store))
         content = await asyncio.to_thread(_content)
         models = content.models_of(dict(service.models.served))
         one = models.get(form.get("model", ""), next(iter(models.values())))
