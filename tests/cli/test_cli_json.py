@@ -56,7 +56,7 @@ def test_apply(folder, tmp_path):
     command = ("apply", folder / "model", folder / "kept.parquet", "--json")
     found = json.loads(ok(*command, "-o", tmp_path / "out.parquet", "--threshold", "0.5"))
     out = pl.read_parquet(tmp_path / "out.parquet")
-    assert found["rows"] == 300
+    assert found["rows_written"] == 300
     assert found["columns"] == out.columns
     assert found["answered"] == (out["decision"] == "answer").sum()
     assert json.loads(ok(*command, "-o", tmp_path / "plain.parquet"))["answered"] is None
