@@ -333,6 +333,35 @@ def test_the_sample_does_not_depend_on_the_files(at_scale, tmp_path):
     assert one.learned_score_.rows_ == two.learned_score_.rows_
 
 
+@pytest.mark.parametrize("most", [[], ["--sample-rows", "1000"]])
+def test_a_fit_tells_about_bad_rows_whether_or_not_all_rows_are_its_sample(days, tmp_path, most):
+    number = pl.int_range(pl.len())
+    pl.read_parquet(days / "1.parquet").with_columns(
+        confidence=pl.when(number == 7).then(1.7).otherwise("confidence"),
+        question=pl.when(number == 9).then(None).otherwise("question"),
+    ).write_parquet(days / "1.parquet")
+    options = ["-o", tmp_path / "model", "--no-columns", *most]
+    code, _, notes = run("fit", days, *options)
+    assert code == 1
+    assert f"{days}/1.parquet row 8: confidence is 1.7" in notes
+    bad = tmp_path / "bad.jsonl"
+    _, _, notes = run("fit", days, *options, "--skip-bad-rows", bad)
+    assert "Bad rows: 2." in notes
+    assert [json.loads(line)["place"] for line in bad.read_text().splitlines()] == ["row 8", "row 10"]
+    assert (tmp_path / "model").is_dir()
+    code, _, notes = run("fit", days, *options, "--skip-bad-rows", bad, "--max-bad", "0.001")
+    assert code == 1
+    assert "Too many rows cannot be used: 2 of 400 rows" in notes
+
+
+def test_a_fit_leaves_out_files_without_labels(days, tmp_path):
+    pl.read_parquet(days / "1.parquet").with_columns(correct=pl.lit(None, dtype=pl.Int64)).write_parquet(
+        days / "1.parquet"
+    )
+    ok("fit", days, "-o", tmp_path / "model", "--no-columns")
+    assert 500 < load(tmp_path / "model").rows_ < 620  # 70% of 800
+
+
 def test_tallies_by_a_model_certify_it_on_other_rows(tmp_path):
     write_days(tmp_path / "days", days=3, rows=800, seed=4)
     ok("fit", tmp_path / "days" / "0.parquet", "-o", tmp_path / "first", "--no-columns")

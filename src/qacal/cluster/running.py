@@ -19,7 +19,7 @@ from qacal.cluster.engines import Engine, run
 from qacal.cluster.jobs import Job, Worker, model_files
 from qacal.cluster.parts import Part, expanded, parts_of, remove_stale
 from qacal.errors import InputError, QacalWarning
-from qacal.model.defaults import SHARE_OF_FIRST, share_to_train
+from qacal.model.defaults import SHARE_OF_FIRST, default_pipeline, features_of, share_to_train
 from qacal.model.fitting import FitInputs, Split
 from qacal.model.pipeline import Progress
 from qacal.model.tallies import Counted, fit_column, recertified
@@ -138,7 +138,9 @@ def fit_files(
     reading = Reading(dict(job.columns), job.percent, expressions=dict(job.expressions))
     labelled = _labelled(expanded(files), reading.name("correct"))
     share = min(1.0, sample_rows / max(labelled, 1))
-    drawn = run_job(replace(job, kind="sample", sample=share), files, f"{work}/sample", where)
+    pipeline = default_pipeline(model)
+    needs = replace(pipeline, features=features_of(model, pipeline).named).needs
+    drawn = run_job(replace(job, kind="sample", sample=share, needs=needs), files, f"{work}/sample", where)
     sample = _gathered(drawn.parts)
     is_whole = share == 1.0
     inputs = FitInputs(sample, reading, allow_mixed=allow_mixed, rows_to_certify=None if is_whole else labelled)
