@@ -87,7 +87,8 @@ class Job:
         from qacal import __version__
 
         settings = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "model"}
-        return storage.digest({"qacal": __version__, **settings})
+        # Needs are written as text: the largest number of a column may be infinite.
+        return storage.digest({"qacal": __version__, **settings, "needs": repr(self.needs)})
 
 
 def model_files(path: str | Path) -> dict[str, Any]:
