@@ -77,6 +77,40 @@ def test_folders_within_a_folder_keep_their_names(days, model, tmp_path):
     assert all_rows(tmp_path / "out").height == 800
 
 
+def test_names_of_outputs_do_not_depend_on_which_other_files_there_are(days, model, tmp_path):
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    (logs / "day=1").mkdir(parents=True)
+    shutil.copy(days / "0.parquet", logs / "day=1" / "a.parquet")
+    ok("apply", model, logs, "-o", out)
+    (logs / "day=2").mkdir()
+    shutil.copy(days / "1.parquet", logs / "day=2" / "a.parquet")
+    ok("apply", model, logs, "-o", out)
+    assert sorted(path.relative_to(out).as_posix() for path in out.rglob("*.parquet")) == [
+        "day=1/a.parquet",
+        "day=2/a.parquet",
+    ]
+    ok("apply", model, f"{logs}/day=*/*.parquet", "-o", out)
+    assert all_rows(out).height == 800
+    # Files by themselves have other names; those that the same rows had are removed.
+    ok("apply", model, logs / "day=1" / "a.parquet", days / "2.parquet", "-o", out)
+    assert sorted(path.relative_to(out).as_posix() for path in out.rglob("*.parquet")) == [
+        "2.parquet",
+        "a.parquet",
+        "day=2/a.parquet",
+    ]
+
+
+def test_no_output_is_outside_of_its_folder(days, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    shutil.copy(days / "0.parquet", "0.parquet")
+    above = f"{tmp_path}/day*/../../{tmp_path.name}/days/1.parquet"
+    for files in (["../days/1.parquet", "0.parquet"], ["../days/*1.parquet"], ["../days"], [above]):
+        names = list(expanded(files).values())
+        assert names
+        assert not [name for name in names if name.startswith((".", "/"))]
+
+
 # What is left after a stop
 
 
@@ -172,13 +206,45 @@ def test_files_are_not_counted_twice(days):
         expanded([str(days), str(days / "1.parquet")])
     with pytest.raises(InputError, match="there is no Parquet file"):
         expanded([str(days / "no*.parquet")])
+    with pytest.raises(InputError, match="there is no Parquet file"):
+        expanded([str(days / "1.parquet"), str(days / "no*.parquet")])
+    (days.parent / "link.parquet").symlink_to(days / "1.parquet")
+    for other in (days.parent / "link.parquet", f"{days}/../days/1.parquet"):
+        with pytest.raises(InputError, match="is named twice; its rows would count twice"):
+            expanded([str(days), str(other)])
     with pytest.raises(InputError, match=r"read Parquet alone; expected a name ending in \.parquet"):
         expanded(["rows.csv"])
 
 
 def test_an_empty_file_has_no_part(tmp_path):
     pl.DataFrame({"a": [1]}).clear().write_parquet(tmp_path / "none.parquet")
-    assert parts_of([str(tmp_path / "none.parquet")], "out") == ([], {})
+    assert parts_of(expanded([str(tmp_path / "none.parquet")]), "out") == ([], {})
+
+
+def test_two_inputs_never_share_an_output(days, model, tmp_path, monkeypatch):
+    (tmp_path / "logs").mkdir()
+    shutil.copy(days / "0.parquet", tmp_path / "logs" / "a.parquet")
+    shutil.copy(days / "1.parquet", tmp_path / "logs" / "a.pq")
+    files = tmp_path / "logs" / "a.parquet", tmp_path / "logs" / "a.pq"
+    code, _, notes = run("apply", model, *files, "-o", tmp_path / "out")
+    assert code == 1
+    assert "would have one output, a.parquet." in notes
+    assert not (tmp_path / "out").exists()
+    ok("tally", *files, "-o", tmp_path / "t.parquet", "--groups", "topic")  # nobody reads the names of its parts
+    assert Counted.read(tmp_path / "t.parquet").certify.n == 800
+    monkeypatch.setattr(parts_module, "PART_ROWS", 300)
+    shutil.copy(days / "0.parquet", tmp_path / "logs" / "x.parquet")
+    pl.read_parquet(days / "1.parquet").head(10).write_parquet(tmp_path / "logs" / "x-00000-of-00002.parquet")
+    code, _, notes = run("apply", model, f"{tmp_path}/logs/x*", "-o", tmp_path / "out")
+    assert code == 1
+    assert "would have one output, x-00000-of-00002.parquet." in notes
+
+
+def test_a_feature_on_any_scale_can_be_named_for_many_files(days, tmp_path):
+    for path in days.iterdir():
+        frame = pl.read_parquet(path)
+        frame.with_columns(length=pl.col("question").str.len_chars()).write_parquet(path)
+    ok("fit", days, "-o", tmp_path / "model", "--feature", "length:numeric")
 
 
 def test_wrong_use_is_refused_early(days, model, tmp_path):

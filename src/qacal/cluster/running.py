@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +70,8 @@ class Outcome:
 
 def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcome:
     """Do a job over all parts of files, with a file in the folder `output` for each; raise at the end for bad files."""
-    parts, errors = parts_of(expanded(files), output)
-    remove_stale(parts)
+    parts, errors = parts_of(expanded(files), output, by_path=job.kind in ("tally", "sample"))
+    remove_stale(parts, output)
     step = {"embed": "embedding", "apply": "calibrating", "tally": "counting", "sample": "sampling"}[job.kind]
     progress = where.progress
     tell = None if progress is None else lambda rows: progress(step, rows)
@@ -170,7 +170,7 @@ def clean_up(output: str) -> None:
     shutil.rmtree(output.rstrip("/") + PARTS, ignore_errors=True)
 
 
-def _labelled(files: Sequence[str], correct: str) -> int:
+def _labelled(files: Iterable[str], correct: str) -> int:
     """Return the number of labelled rows."""
     import polars as pl
 
