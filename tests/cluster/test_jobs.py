@@ -155,10 +155,49 @@ def test_parts_of_an_input_that_has_shrunk_are_removed(days, model, tmp_path, mo
 
 
 def test_a_file_that_no_job_wrote_is_not_replaced(days, model, tmp_path):
-    code, _, notes = run("apply", model, days, "-o", days)
+    (tmp_path / "out").mkdir()
+    shutil.copy(days / "0.parquet", tmp_path / "out" / "0.parquet")
+    code, _, notes = run("apply", model, days, "-o", tmp_path / "out")
     assert code == 1
     assert "0.parquet exists, and no job of qacal wrote it. Name another folder with -o." in notes
-    assert "calibrated" not in pl.read_parquet(days / "0.parquet").columns
+    assert "calibrated" not in pl.read_parquet(tmp_path / "out" / "0.parquet").columns
+
+
+def test_an_output_among_the_inputs_is_refused(days, model, tmp_path):
+    for files, output in [
+        ([days], days),
+        ([days], days / "out"),
+        ([f"{days}/**/*.parquet"], days / "out"),
+        ([days / "0.parquet", days / "1.parquet"], days),
+    ]:
+        code, _, notes = run("apply", model, *files, "-o", output)
+        assert code == 1
+        assert "is among the inputs" in notes
+    ok("apply", model, f"{days}/*.parquet", "-o", days / "out")
+    before = written(days)
+    for files in ([days], [f"{days}/*.parquet"], [days / "0.parquet"]):
+        code, _, _ = run("tally", *files, "-o", days / "0.parquet", "--groups", "topic")
+        assert code in (1, 2)
+    shutil.copy(days / "0.parquet", tmp_path / "t.parquet")
+    code, _, notes = run("tally", days / "1.parquet", "-o", tmp_path / "t.parquet", "--groups", "topic")
+    assert code == 1
+    assert "exists, and is no tally" in notes
+    code, _, _ = run("fit", days, "-o", days / "model", "--partition", "column:topic")
+    assert code == 1
+    assert written(days) == before
+
+
+def test_files_of_others_beside_a_tally_or_a_model_stay(days, tmp_path):
+    for name in ("t.parquet", "model"):
+        (tmp_path / f"{name}.parts").mkdir()
+        (tmp_path / f"{name}.parts" / "mine").touch()
+    (tmp_path / "model.parts" / "cells").mkdir()
+    ok("tally", days, "-o", tmp_path / "t.parquet", "--groups", "topic")
+    assert [path.name for path in (tmp_path / "t.parquet.parts").iterdir()] == ["mine"]
+    ok("fit", tmp_path / "t.parquet", "-o", tmp_path / "model")
+    assert (tmp_path / "model.parts" / "cells").exists()  # no job made it
+    ok("fit", days, "-o", tmp_path / "model", "--partition", "column:topic")
+    assert [path.name for path in (tmp_path / "model.parts").iterdir()] == ["mine"]
 
 
 # Bad files and bad rows

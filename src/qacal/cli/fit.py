@@ -274,7 +274,8 @@ def run(
                 read = {"rows_read": outcome.rows, "bad_rows": outcome.bad}
         lost_threshold = _has_threshold(output)
         fit.save(output)
-        clean_up(output)
+        if not any(are_tallies):
+            clean_up(output)
         account = {**options.run_summary(None, began, output), **read} if json else None
         _show_fit(fit, output, None, lost_threshold, account, is_certified_apart=from_ is not None)
         _print_next("new.parquet", output, by, used=(), skips=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Literal
 
 import typer
@@ -55,14 +56,21 @@ def run(
         qacal fit logs.tally.parquet --from first -o model
     """
     from qacal.cluster.jobs import Job, model_files
+    from qacal.cluster.parts import require_apart
     from qacal.cluster.running import clean_up, count
+    from qacal.errors import InputError
     from qacal.model.saved import load_one
+    from qacal.model.tallies import is_tally
 
     if (groups is None) == (model is None):
         raise typer.BadParameter("name the column of groups (--groups), or a model that has groups (--model).")
     if not output.endswith(".parquet"):
         raise typer.BadParameter(f"-o is {output}; a tally is a .parquet file.")
+    options.require_apart(*files, output, skip_bad_rows)
     options.require_folder(output)
+    require_apart(files, output)
+    if os.path.exists(output) and not is_tally(output):
+        raise InputError(f"{output} exists, and is no tally. Name another file with -o.")
     options.is_job(files, engine, address)
     loaded = None if model is None else load_one(model, embedder=embedder)
     job = Job(
@@ -76,7 +84,7 @@ def run(
         **({} if model is None else model_files(model)),
     )
     with options.job_runs(engine, address, skip_bad_rows) as where:
-        counted, outcome = count(job, files, f"{output}.parts", where)
+        counted, outcome = count(job, files, output, where)
         counted.require_independent()
         counted.save(output)
     clean_up(output)

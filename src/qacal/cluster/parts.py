@@ -159,6 +159,21 @@ def expanded(files: Sequence[str]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+def require_apart(files: Sequence[str], output: str) -> None:
+    """Raise if an output, a file or a folder, is among the inputs or would be when the command is started again."""
+    if is_url(output):
+        return
+    target = os.path.realpath(output)
+    for one in files:
+        if is_url(one):
+            continue
+        is_searched = os.path.isdir(one) or (_is_glob(one) and "**" in one)
+        base = os.path.realpath(_base(one) or ".")
+        inside = [path for path in _matching(one) if f"{os.path.realpath(path)}{os.sep}".startswith(target + os.sep)]
+        if inside or (is_searched and f"{target}{os.sep}".startswith(base.rstrip(os.sep) + os.sep)):
+            raise InputError(f"the output {output} is among the inputs ({one}). Name another place with -o.")
+
+
 def _matching(one: str) -> list[str]:
     """Return the files that one argument stands for."""
     if is_url(one):
@@ -248,9 +263,9 @@ def remove_stale(parts: Sequence[Part], output: str) -> None:
     kept = {os.path.realpath(part.output) for part in parts}
     inputs = {os.path.abspath(part.path) for part in parts}
     for path in _below(output):
-        if os.path.realpath(path) not in kept and (noted := _input_of(str(path))) is not None:
-            if os.path.abspath(noted) in inputs:
-                path.unlink()
+        noted = None if os.path.realpath(path) in kept else _input_of(str(path))
+        if noted is not None and os.path.abspath(noted) in inputs:
+            path.unlink()
 
 
 def _input_of(output: str) -> str | None:

@@ -7,9 +7,11 @@ certifies bands and groups on the cells, together with the rows of the sample th
 
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ import numpy as np
 
 from qacal.cluster.engines import Engine, run
 from qacal.cluster.jobs import Job, Worker, model_files
-from qacal.cluster.parts import Part, expanded, parts_of, remove_stale
+from qacal.cluster.parts import Part, expanded, parts_of, remove_stale, require_apart
 from qacal.errors import InputError, QacalWarning
 from qacal.model.defaults import SHARE_OF_FIRST, default_pipeline, features_of, share_to_train
 from qacal.model.fitting import FitInputs, Split
@@ -70,6 +72,7 @@ class Outcome:
 
 def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcome:
     """Do a job over all parts of files, with a file in the folder `output` for each; raise at the end for bad files."""
+    require_apart(files, output)
     parts, errors = parts_of(expanded(files), output, by_path=job.kind in ("tally", "sample"))
     remove_stale(parts, output)
     step = {"embed": "embedding", "apply": "calibrating", "tally": "counting", "sample": "sampling"}[job.kind]
@@ -108,9 +111,9 @@ def _problems(errors: dict[str, str], files: int) -> InputError:
     )
 
 
-def count(job: Job, files: Sequence[str], work: str, where: Where) -> tuple[Counted, Outcome]:
-    """Count the labelled rows of files; `work` is a folder for the cells of each part."""
-    outcome = run_job(job, files, work, where)
+def count(job: Job, files: Sequence[str], output: str, where: Where) -> tuple[Counted, Outcome]:
+    """Count the labelled rows of files; the cells of each part are in a folder beside the output."""
+    outcome = run_job(job, files, f"{output.rstrip('/')}{PARTS}/cells", where)
     return Counted.sum(Counted.read(part.output) for part in outcome.parts), outcome
 
 
@@ -133,7 +136,7 @@ def fit_files(
 
     work = output.rstrip("/") + PARTS
     if model.partition is not None and isinstance(column := as_partition(model.partition), Column):
-        counted, outcome = count(replace(job, kind="tally", groups=column.name), files, f"{work}/cells", where)
+        counted, outcome = count(replace(job, kind="tally", groups=column.name), files, output, where)
         return fit_column(model, counted, allow_mixed=allow_mixed), outcome
     reading = Reading(dict(job.columns), job.percent, expressions=dict(job.expressions))
     labelled = _labelled(expanded(files), reading.name("correct"))
@@ -154,7 +157,7 @@ def fit_files(
     fitted.save(f"{work}/model")
     version = version_of(f"{work}/model")
     counting = replace(job, kind="tally", sample=share, embedder=_name_of(model), **model_files(f"{work}/model"))
-    rest, outcome = count(counting, files, f"{work}/cells", where)
+    rest, outcome = count(counting, files, output, where)
     # The split of the fit: of the sample, the part that made bands and groups does not certify.
     has_first = fitted.pipeline_.first is not None
     rows, has_score = fitted.overviews_[0].rows, fitted.pipeline_.score is not None
@@ -166,8 +169,12 @@ def fit_files(
 
 
 def clean_up(output: str) -> None:
-    """Remove the folder with the cells of each part."""
-    shutil.rmtree(output.rstrip("/") + PARTS, ignore_errors=True)
+    """Remove what a tally or a fit kept beside its output, once this is written; files of others stay."""
+    work = output.rstrip("/") + PARTS
+    for name in ("cells", "sample", "model"):
+        shutil.rmtree(f"{work}/{name}", ignore_errors=True)
+    with suppress(OSError):  # somebody else's files are in it
+        os.rmdir(work)
 
 
 def _labelled(files: Iterable[str], correct: str) -> int:
