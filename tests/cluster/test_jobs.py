@@ -402,6 +402,26 @@ def test_tallies_that_do_not_belong_together_are_refused(days, tmp_path):
     assert "only some of the files have ids" in notes
 
 
+def test_where_rows_come_from_does_not_depend_on_how_they_are_divided_into_files(tmp_path):
+    """A prompt with the question in it is no origin; a few rows of it alone would look like one."""
+    rows = pl.DataFrame(answers(400, seed=1)).with_columns(
+        prompt="question",
+        judge=pl.lit("people"),
+        agreement=pl.lit(1.0),
+        samples=pl.when(pl.int_range(400) < 10).then(3).otherwise(5),
+    )
+    found = []
+    for size in (400, 100, 15):
+        folder = tmp_path / f"by_{size}"
+        folder.mkdir()
+        for number, part in enumerate(rows.iter_slices(size)):
+            part.write_parquet(folder / f"{number:02}.parquet")
+        ok("fit", folder, "-o", tmp_path / f"model_{size}", "--partition", "column:topic")
+        found.append(load(tmp_path / f"model_{size}").origins_)
+    assert found[0] == {"model": ["parrot-1"], "judge": ["people"], "samples": [5]}
+    assert found[1:] == found[:1] * 2
+
+
 # Fits on a sample, certified on all rows
 
 
