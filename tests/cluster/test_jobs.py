@@ -490,9 +490,11 @@ def test_a_fit_leaves_out_files_without_labels(days, tmp_path):
 def test_tallies_by_a_model_certify_it_on_other_rows(tmp_path):
     write_days(tmp_path / "days", days=3, rows=800, seed=4)
     ok("fit", tmp_path / "days" / "0.parquet", "-o", tmp_path / "first", "--no-columns")
-    code, _, notes = run("tally", tmp_path / "days", "-o", tmp_path / "t.parquet", "--model", tmp_path / "first")
-    assert code == 1
-    assert "the model was fitted on some of these questions" in notes
+    for ids in ("check", "documents", "ignore"):
+        options = ["--model", tmp_path / "first", "--ids", ids]
+        code, _, notes = run("tally", tmp_path / "days", "-o", tmp_path / "t.parquet", *options)
+        assert code == 1
+        assert "the model was fitted on some of these questions" in notes
     for day in (1, 2):
         ok(
             *("tally", tmp_path / "days" / f"{day}.parquet", "-o", tmp_path / f"{day}.parquet"),

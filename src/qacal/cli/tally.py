@@ -24,7 +24,8 @@ def run(
         Literal["check", "documents", "ignore"],
         typer.Option(
             help="Rows with one id (without ids: one question): check stops if there are any, documents counts them as "
-            "one document with more cells, ignore takes all rows as independent and does not read ids."
+            "one document with more cells, ignore takes all rows as independent. With --model, rows of its fit are "
+            "refused in any case."
         ),
     ] = "check",
     resolution: Annotated[

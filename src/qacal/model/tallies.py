@@ -224,7 +224,7 @@ def count_by_model(
     if split is not None:
         batch = split.for_calibrator(batch)
         is_held = split.is_held(ids_of(batch))
-    elif ids != "ignore" and (shared := model.fit_record_.known(batch.ids, batch.question_hashes())):
+    elif (shared := model.fit_record_.known(batch.ids, batch.question_hashes())):
         raise InputError(
             f"{batch.table.origin}: the model was fitted on some of these questions: {shared} of those that it stores "
             "are here. Count rows of other questions."
