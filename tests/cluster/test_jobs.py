@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import weakref
 
 import numpy as np
 import polars as pl
@@ -11,11 +12,13 @@ from polars.testing import assert_frame_equal
 
 from qacal import Column, QACalibrator, Tally, load
 from qacal.calibrators.margins import fit_margins
-from qacal.cluster import engines
+from qacal.cluster import engines, running
 from qacal.cluster import parts as parts_module
+from qacal.cluster.jobs import Job, model_files
 from qacal.cluster.parts import expanded, parts_of
 from qacal.errors import InputError
 from qacal.model.tallies import Counted
+from qacal.records import tallying
 from qacal.records.reading import read
 from tests.answers import answers
 from tests.cli.test_cli import ok, run
@@ -420,6 +423,63 @@ def test_where_rows_come_from_does_not_depend_on_how_they_are_divided_into_files
         found.append(load(tmp_path / f"model_{size}").origins_)
     assert found[0] == {"model": ["parrot-1"], "judge": ["people"], "samples": [5]}
     assert found[1:] == found[:1] * 2
+
+
+def test_a_sum_holds_one_part_at_a_time():
+    """Not all parts at once: there may be as many as a billion rows make."""
+    alive, most = weakref.WeakSet(), 0
+
+    def parts():
+        nonlocal most
+        rng = np.random.default_rng(0)
+        for _ in range(50):
+            ids = np.sort(rng.integers(0, 2**53, 300))
+            one = Counted({"certify": Tally.of([0.5, 0.9], [0, 1])}, ids=ids, ids_rows=np.ones(300, dtype=np.int64))
+            alive.add(one)
+            most = max(most, len(alive))
+            yield one
+            del one
+
+    total = Counted.sum(parts())
+    assert most <= 2
+    assert total.certify.rows.tolist() == [50, 50]
+    assert len(total.ids) == 4096
+    rng = np.random.default_rng(0)
+    every = np.sort(np.concatenate([rng.integers(0, 2**53, 300) for _ in range(50)]))
+    np.testing.assert_array_equal(total.ids, every[:4096])
+
+
+def test_a_fit_of_many_files_rounds_confidences_that_hardly_repeat_and_a_tally_refuses_them(
+    days, tmp_path, monkeypatch
+):
+    noise = pl.int_range(pl.len()).cast(pl.Float64) * 1e-7
+    for path in days.iterdir():
+        frame = pl.read_parquet(path)
+        frame.with_columns(confidence=pl.col("confidence") * 0.9 + noise).write_parquet(path)
+    fine = Counted({"certify": Tally.of(np.linspace(0, 1, 2501), np.ones(2501))})
+    assert Counted.sum([fine, fine], 2000).certify.resolution == 0.001
+    assert Counted.sum([fine, fine]).certify.resolution is None
+    monkeypatch.setattr(running, "MOST_CELLS", 500)
+    ok("fit", days, "-o", tmp_path / "model", "--partition", "column:topic")
+    assert load(tmp_path / "model").rows_ == 1200
+    monkeypatch.setattr(tallying, "MOST_CELLS", 500)
+    code, _, notes = run("tally", days, "-o", tmp_path / "t.parquet", "--groups", "topic")
+    assert code == 1
+    assert "--resolution 0.001" in notes
+    ok("tally", days, "-o", tmp_path / "t.parquet", "--groups", "topic", "--resolution", "0.01")
+
+
+def test_bad_rows_are_told_as_parts_are_done(days, model, tmp_path):
+    for path in days.iterdir():
+        frame = pl.read_parquet(path)
+        frame.with_columns(
+            confidence=pl.when(pl.int_range(pl.len()) == 7).then(1.7).otherwise("confidence")
+        ).write_parquet(path)
+    done = []
+    job = Job("apply", skips=True, max_bad=0.2, **model_files(model))
+    where = running.Where(on_bad=lambda row: done.append(len(written(tmp_path / "out"))))
+    running.run_job(job, [str(days)], str(tmp_path / "out"), where)
+    assert done == [1, 2, 3]
 
 
 # Fits on a sample, certified on all rows

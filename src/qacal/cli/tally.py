@@ -62,6 +62,7 @@ def run(
     from qacal.errors import InputError
     from qacal.model.saved import load_one
     from qacal.model.tallies import is_tally
+    from qacal.records.tallying import require_few
 
     if (groups is None) == (model is None):
         raise typer.BadParameter("name the column of groups (--groups), or a model that has groups (--model).")
@@ -87,6 +88,8 @@ def run(
     with options.job_runs(engine, address, skip_bad_rows) as where:
         counted, outcome = count(job, files, output, where)
         counted.require_independent()
+        if ids != "documents":
+            require_few(len(counted.certify), output)
         counted.save(output)
     clean_up(output)
     tally = counted.certify

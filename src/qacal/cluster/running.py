@@ -24,6 +24,7 @@ from qacal.errors import InputError, QacalWarning
 from qacal.model.defaults import SHARE_OF_FIRST, default_pipeline, features_of, share_to_train
 from qacal.model.fitting import FitInputs, Split
 from qacal.model.pipeline import Progress
+from qacal.model.samples import MOST_CELLS
 from qacal.model.tallies import Counted, fit_column, recertified
 from qacal.records.reading import Reading
 from qacal.records.table import FrameTable
@@ -76,10 +77,18 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
     parts, errors = parts_of(expanded(files), output, by_path=job.kind in ("tally", "sample"))
     remove_stale(parts, output)
     step = {"embed": "embedding", "apply": "calibrating", "tally": "counting", "sample": "sampling"}[job.kind]
-    progress = where.progress
-    tell = None if progress is None else lambda rows: progress(step, rows)
-    results = run(job, parts, where.engine, where.address, tell) if parts else []
-    outcome = Outcome(parts)
+    outcome, done = Outcome(parts), 0
+
+    def take(result: dict[str, Any]) -> None:
+        nonlocal done
+        done += result.get("rows", 0)
+        for row in result.pop("faults", ()):
+            if where.on_bad is not None:
+                where.on_bad(row)
+        if where.progress is not None:
+            where.progress(step, done)
+
+    results = run(job, parts, where.engine, where.address, take) if parts else []
     for part, result in zip(parts, results, strict=True):
         if "error" in result:
             errors[part.path] = result["error"]
@@ -88,9 +97,6 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
         outcome.bad += result["bad"]
         outcome.old += bool(result.get("is_old"))
         outcome.notes += result.get("notes", ())
-        for row in result.get("faults", ()):
-            if where.on_bad is not None:
-                where.on_bad(row)
     distinct = list(dict.fromkeys(outcome.notes))
     for text in distinct[:_MOST_NOTES]:
         warnings.warn(text, QacalWarning, stacklevel=2)
@@ -111,10 +117,15 @@ def _problems(errors: dict[str, str], files: int) -> InputError:
     )
 
 
-def count(job: Job, files: Sequence[str], output: str, where: Where) -> tuple[Counted, Outcome]:
-    """Count the labelled rows of files; the cells of each part are in a folder beside the output."""
+def count(
+    job: Job, files: Sequence[str], output: str, where: Where, most: int | None = None
+) -> tuple[Counted, Outcome]:
+    """Count the labelled rows of files; the cells of each part are in a folder beside the output.
+
+    most : as in :meth:`Counted.sum`.
+    """
     outcome = run_job(job, files, f"{output.rstrip('/')}{PARTS}/cells", where)
-    return Counted.sum(Counted.read(part.output) for part in outcome.parts), outcome
+    return Counted.sum((Counted.read(part.output) for part in outcome.parts), most), outcome
 
 
 def fit_files(
@@ -136,7 +147,7 @@ def fit_files(
 
     work = output.rstrip("/") + PARTS
     if model.partition is not None and isinstance(column := as_partition(model.partition), Column):
-        counted, outcome = count(replace(job, kind="tally", groups=column.name), files, output, where)
+        counted, outcome = count(replace(job, kind="tally", groups=column.name), files, output, where, MOST_CELLS)
         return fit_column(model, counted, allow_mixed=allow_mixed), outcome
     reading = Reading(dict(job.columns), job.percent, expressions=dict(job.expressions))
     labelled = _labelled(expanded(files), reading.name("correct"))

@@ -43,7 +43,7 @@ from qacal.records.reading import Batch, ReadAs
 from qacal.records.writers import atomic_file, plain_errors
 from qacal.tally.arrays import Ints, seven_decimals
 from qacal.tally.table import coded
-from qacal.tally.tally import DOCUMENTS, Tally
+from qacal.tally.tally import DOCUMENTS, Tally, TallySum
 from qacal.thresholds.fit_record import CANDIDATES, MOST_QUESTIONS, FitRecord, at_candidates, lowest
 
 if TYPE_CHECKING:
@@ -86,29 +86,34 @@ class Counted:
         return self.tallies["certify"]
 
     @staticmethod
-    def sum(parts: Iterable[Counted]) -> Counted:
-        """Add up what was counted in parts."""
-        every = list(parts)
-        models, kinds = {one.model for one in every}, {one.has_ids for one in every if one.tallies} - {None}
-        if len(models) > 1:
-            raise InputError("these tallies were made with different models, or some without one; they do not add.")
-        if len(kinds) > 1:
-            raise InputError("only some of the files have ids, so repeated questions cannot be noticed; all need them.")
-        sources = Sources()
-        for one in every:
+    def sum(parts: Iterable[Counted], most: int | None = None) -> Counted:
+        """Add up what was counted in parts, one after another; only cells that differ are in memory.
+
+        most : with more cells than this, confidences of a column's groups are rounded, as in any fit
+            (:class:`~qacal.tally.tally.TallySum`).
+        """
+        tallies: dict[str, TallySum] = {}
+        sources, models, kinds = Sources(), set[str | None](), set[bool]()
+        ids, ids_rows, texts = _NONE, _NONE, _NONE
+        for one in parts:
+            models.add(one.model)
+            if one.tallies and one.has_ids is not None:
+                kinds.add(one.has_ids)
+            if len(models) > 1:
+                raise InputError("these tallies were made with different models, or some without one; they do not add.")
+            if len(kinds) > 1:
+                raise InputError(
+                    "only some of the files have ids, so repeated questions cannot be noticed; all need them."
+                )
+            for name, tally in one.tallies.items():
+                tallies.setdefault(name, TallySum(most if one.model is None else None)).add(tally)
             sources.add_plain(one.sources.to_plain())
-        names = dict.fromkeys(name for one in every for name in one.tallies)
-        ids, place = np.unique(np.concatenate([_NONE, *(one.ids for one in every)]), return_inverse=True)
-        rows = np.bincount(place, np.concatenate([_NONE, *(one.ids_rows for one in every)])).astype(np.int64)
-        return Counted(
-            {name: _total(one.tallies[name] for one in every if name in one.tallies) for name in names},
-            next(iter(models), None),
-            sources,
-            ids[:_MOST_IDS],
-            rows[:_MOST_IDS],
-            np.unique(np.concatenate([_NONE, *(one.texts for one in every)]))[:_MOST_IDS],
-            next(iter(kinds), None),
-        )
+            # An id that is among the lowest at the end was so after every part.
+            ids, place = np.unique(np.concatenate([ids, one.ids]), return_inverse=True)
+            ids_rows = np.bincount(place, np.concatenate([ids_rows, one.ids_rows])).astype(np.int64)[:_MOST_IDS]
+            ids, texts = ids[:_MOST_IDS], np.union1d(texts, one.texts)[:_MOST_IDS]
+        totals = {name: replace(tally.total(), is_sum=True) for name, tally in tallies.items()}
+        return Counted(totals, next(iter(models), None), sources, ids, ids_rows, texts, next(iter(kinds), None))
 
     def require_independent(self) -> None:
         """Refuse rows that share an id, unless they were counted as documents; a few such ids may not be noticed."""
@@ -180,20 +185,6 @@ def is_tally(path: str) -> bool:
         return False  # the command that reads it says what is wrong
 
 
-def _total(tallies: Iterable[Tally]) -> Tally:
-    """Add up tallies; in pairs, so that each cell is added a few times only."""
-    stack: list[tuple[int, Tally]] = []
-    for tally in tallies:
-        level = 0
-        while stack and stack[-1][0] == level:
-            tally, level = stack.pop()[1] + tally, level + 1
-        stack.append((level, tally))
-    total = stack.pop()[1]
-    while stack:
-        total = stack.pop()[1] + total
-    return replace(total, is_sum=True)
-
-
 # Rows to cells
 
 
@@ -224,7 +215,7 @@ def count_by_model(
     if split is not None:
         batch = split.for_calibrator(batch)
         is_held = split.is_held(ids_of(batch))
-    elif (shared := model.fit_record_.known(batch.ids, batch.question_hashes())):
+    elif shared := model.fit_record_.known(batch.ids, batch.question_hashes()):
         raise InputError(
             f"{batch.table.origin}: the model was fitted on some of these questions: {shared} of those that it stores "
             "are here. Count rows of other questions."
