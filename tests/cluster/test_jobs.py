@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import weakref
 
 import numpy as np
 import polars as pl
@@ -11,11 +12,13 @@ from polars.testing import assert_frame_equal
 
 from qacal import Column, QACalibrator, Tally, load
 from qacal.calibrators.margins import fit_margins
-from qacal.cluster import engines
+from qacal.cluster import engines, running
 from qacal.cluster import parts as parts_module
+from qacal.cluster.jobs import Job, model_files
 from qacal.cluster.parts import expanded, parts_of
 from qacal.errors import InputError
 from qacal.model.tallies import Counted
+from qacal.records import tallying
 from qacal.records.reading import read
 from tests.answers import answers
 from tests.cli.test_cli import ok, run
@@ -77,6 +80,40 @@ def test_folders_within_a_folder_keep_their_names(days, model, tmp_path):
     assert all_rows(tmp_path / "out").height == 800
 
 
+def test_names_of_outputs_do_not_depend_on_which_other_files_there_are(days, model, tmp_path):
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    (logs / "day=1").mkdir(parents=True)
+    shutil.copy(days / "0.parquet", logs / "day=1" / "a.parquet")
+    ok("apply", model, logs, "-o", out)
+    (logs / "day=2").mkdir()
+    shutil.copy(days / "1.parquet", logs / "day=2" / "a.parquet")
+    ok("apply", model, logs, "-o", out)
+    assert sorted(path.relative_to(out).as_posix() for path in out.rglob("*.parquet")) == [
+        "day=1/a.parquet",
+        "day=2/a.parquet",
+    ]
+    ok("apply", model, f"{logs}/day=*/*.parquet", "-o", out)
+    assert all_rows(out).height == 800
+    # Files by themselves have other names; those that the same rows had are removed.
+    ok("apply", model, logs / "day=1" / "a.parquet", days / "2.parquet", "-o", out)
+    assert sorted(path.relative_to(out).as_posix() for path in out.rglob("*.parquet")) == [
+        "2.parquet",
+        "a.parquet",
+        "day=2/a.parquet",
+    ]
+
+
+def test_no_output_is_outside_of_its_folder(days, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    shutil.copy(days / "0.parquet", "0.parquet")
+    above = f"{tmp_path}/day*/../../{tmp_path.name}/days/1.parquet"
+    for files in (["../days/1.parquet", "0.parquet"], ["../days/*1.parquet"], ["../days"], [above]):
+        names = list(expanded(files).values())
+        assert names
+        assert not [name for name in names if name.startswith((".", "/"))]
+
+
 # What is left after a stop
 
 
@@ -121,10 +158,49 @@ def test_parts_of_an_input_that_has_shrunk_are_removed(days, model, tmp_path, mo
 
 
 def test_a_file_that_no_job_wrote_is_not_replaced(days, model, tmp_path):
-    code, _, notes = run("apply", model, days, "-o", days)
+    (tmp_path / "out").mkdir()
+    shutil.copy(days / "0.parquet", tmp_path / "out" / "0.parquet")
+    code, _, notes = run("apply", model, days, "-o", tmp_path / "out")
     assert code == 1
     assert "0.parquet exists, and no job of qacal wrote it. Name another folder with -o." in notes
-    assert "calibrated" not in pl.read_parquet(days / "0.parquet").columns
+    assert "calibrated" not in pl.read_parquet(tmp_path / "out" / "0.parquet").columns
+
+
+def test_an_output_among_the_inputs_is_refused(days, model, tmp_path):
+    for files, output in [
+        ([days], days),
+        ([days], days / "out"),
+        ([f"{days}/**/*.parquet"], days / "out"),
+        ([days / "0.parquet", days / "1.parquet"], days),
+    ]:
+        code, _, notes = run("apply", model, *files, "-o", output)
+        assert code == 1
+        assert "is among the inputs" in notes
+    ok("apply", model, f"{days}/*.parquet", "-o", days / "out")
+    before = written(days)
+    for files in ([days], [f"{days}/*.parquet"], [days / "0.parquet"]):
+        code, _, _ = run("tally", *files, "-o", days / "0.parquet", "--groups", "topic")
+        assert code in (1, 2)
+    shutil.copy(days / "0.parquet", tmp_path / "t.parquet")
+    code, _, notes = run("tally", days / "1.parquet", "-o", tmp_path / "t.parquet", "--groups", "topic")
+    assert code == 1
+    assert "exists, and is no tally" in notes
+    code, _, _ = run("fit", days, "-o", days / "model", "--partition", "column:topic")
+    assert code == 1
+    assert written(days) == before
+
+
+def test_files_of_others_beside_a_tally_or_a_model_stay(days, tmp_path):
+    for name in ("t.parquet", "model"):
+        (tmp_path / f"{name}.parts").mkdir()
+        (tmp_path / f"{name}.parts" / "mine").touch()
+    (tmp_path / "model.parts" / "cells").mkdir()
+    ok("tally", days, "-o", tmp_path / "t.parquet", "--groups", "topic")
+    assert [path.name for path in (tmp_path / "t.parquet.parts").iterdir()] == ["mine"]
+    ok("fit", tmp_path / "t.parquet", "-o", tmp_path / "model")
+    assert (tmp_path / "model.parts" / "cells").exists()  # no job made it
+    ok("fit", days, "-o", tmp_path / "model", "--partition", "column:topic")
+    assert [path.name for path in (tmp_path / "model.parts").iterdir()] == ["mine"]
 
 
 # Bad files and bad rows
@@ -172,13 +248,45 @@ def test_files_are_not_counted_twice(days):
         expanded([str(days), str(days / "1.parquet")])
     with pytest.raises(InputError, match="there is no Parquet file"):
         expanded([str(days / "no*.parquet")])
+    with pytest.raises(InputError, match="there is no Parquet file"):
+        expanded([str(days / "1.parquet"), str(days / "no*.parquet")])
+    (days.parent / "link.parquet").symlink_to(days / "1.parquet")
+    for other in (days.parent / "link.parquet", f"{days}/../days/1.parquet"):
+        with pytest.raises(InputError, match="is named twice; its rows would count twice"):
+            expanded([str(days), str(other)])
     with pytest.raises(InputError, match=r"read Parquet alone; expected a name ending in \.parquet"):
         expanded(["rows.csv"])
 
 
 def test_an_empty_file_has_no_part(tmp_path):
     pl.DataFrame({"a": [1]}).clear().write_parquet(tmp_path / "none.parquet")
-    assert parts_of([str(tmp_path / "none.parquet")], "out") == ([], {})
+    assert parts_of(expanded([str(tmp_path / "none.parquet")]), "out") == ([], {})
+
+
+def test_two_inputs_never_share_an_output(days, model, tmp_path, monkeypatch):
+    (tmp_path / "logs").mkdir()
+    shutil.copy(days / "0.parquet", tmp_path / "logs" / "a.parquet")
+    shutil.copy(days / "1.parquet", tmp_path / "logs" / "a.pq")
+    files = tmp_path / "logs" / "a.parquet", tmp_path / "logs" / "a.pq"
+    code, _, notes = run("apply", model, *files, "-o", tmp_path / "out")
+    assert code == 1
+    assert "would have one output, a.parquet." in notes
+    assert not (tmp_path / "out").exists()
+    ok("tally", *files, "-o", tmp_path / "t.parquet", "--groups", "topic")  # nobody reads the names of its parts
+    assert Counted.read(tmp_path / "t.parquet").certify.n == 800
+    monkeypatch.setattr(parts_module, "PART_ROWS", 300)
+    shutil.copy(days / "0.parquet", tmp_path / "logs" / "x.parquet")
+    pl.read_parquet(days / "1.parquet").head(10).write_parquet(tmp_path / "logs" / "x-00000-of-00002.parquet")
+    code, _, notes = run("apply", model, f"{tmp_path}/logs/x*", "-o", tmp_path / "out")
+    assert code == 1
+    assert "would have one output, x-00000-of-00002.parquet." in notes
+
+
+def test_a_feature_on_any_scale_can_be_named_for_many_files(days, tmp_path):
+    for path in days.iterdir():
+        frame = pl.read_parquet(path)
+        frame.with_columns(length=pl.col("question").str.len_chars()).write_parquet(path)
+    ok("fit", days, "-o", tmp_path / "model", "--feature", "length:numeric")
 
 
 def test_wrong_use_is_refused_early(days, model, tmp_path):
@@ -297,6 +405,83 @@ def test_tallies_that_do_not_belong_together_are_refused(days, tmp_path):
     assert "only some of the files have ids" in notes
 
 
+def test_where_rows_come_from_does_not_depend_on_how_they_are_divided_into_files(tmp_path):
+    """A prompt with the question in it is no origin; a few rows of it alone would look like one."""
+    rows = pl.DataFrame(answers(400, seed=1)).with_columns(
+        prompt="question",
+        judge=pl.lit("people"),
+        agreement=pl.lit(1.0),
+        samples=pl.when(pl.int_range(400) < 10).then(3).otherwise(5),
+    )
+    found = []
+    for size in (400, 100, 15):
+        folder = tmp_path / f"by_{size}"
+        folder.mkdir()
+        for number, part in enumerate(rows.iter_slices(size)):
+            part.write_parquet(folder / f"{number:02}.parquet")
+        ok("fit", folder, "-o", tmp_path / f"model_{size}", "--partition", "column:topic")
+        found.append(load(tmp_path / f"model_{size}").origins_)
+    assert found[0] == {"model": ["parrot-1"], "judge": ["people"], "samples": [5]}
+    assert found[1:] == found[:1] * 2
+
+
+def test_a_sum_holds_one_part_at_a_time():
+    """Not all parts at once: there may be as many as a billion rows make."""
+    alive, most = weakref.WeakSet(), 0
+
+    def parts():
+        nonlocal most
+        rng = np.random.default_rng(0)
+        for _ in range(50):
+            ids = np.sort(rng.integers(0, 2**53, 300))
+            one = Counted({"certify": Tally.of([0.5, 0.9], [0, 1])}, ids=ids, ids_rows=np.ones(300, dtype=np.int64))
+            alive.add(one)
+            most = max(most, len(alive))
+            yield one
+            del one
+
+    total = Counted.sum(parts())
+    assert most <= 2
+    assert total.certify.rows.tolist() == [50, 50]
+    assert len(total.ids) == 4096
+    rng = np.random.default_rng(0)
+    every = np.sort(np.concatenate([rng.integers(0, 2**53, 300) for _ in range(50)]))
+    np.testing.assert_array_equal(total.ids, every[:4096])
+
+
+def test_a_fit_of_many_files_rounds_confidences_that_hardly_repeat_and_a_tally_refuses_them(
+    days, tmp_path, monkeypatch
+):
+    noise = pl.int_range(pl.len()).cast(pl.Float64) * 1e-7
+    for path in days.iterdir():
+        frame = pl.read_parquet(path)
+        frame.with_columns(confidence=pl.col("confidence") * 0.9 + noise).write_parquet(path)
+    fine = Counted({"certify": Tally.of(np.linspace(0, 1, 2501), np.ones(2501))})
+    assert Counted.sum([fine, fine], 2000).certify.resolution == 0.001
+    assert Counted.sum([fine, fine]).certify.resolution is None
+    monkeypatch.setattr(running, "MOST_CELLS", 500)
+    ok("fit", days, "-o", tmp_path / "model", "--partition", "column:topic")
+    assert load(tmp_path / "model").rows_ == 1200
+    monkeypatch.setattr(tallying, "MOST_CELLS", 500)
+    code, _, notes = run("tally", days, "-o", tmp_path / "t.parquet", "--groups", "topic")
+    assert code == 1
+    assert "--resolution 0.001" in notes
+    ok("tally", days, "-o", tmp_path / "t.parquet", "--groups", "topic", "--resolution", "0.01")
+
+
+def test_bad_rows_are_told_as_parts_are_done(days, model, tmp_path):
+    for path in days.iterdir():
+        frame = pl.read_parquet(path)
+        frame.with_columns(
+            confidence=pl.when(pl.int_range(pl.len()) == 7).then(1.7).otherwise("confidence")
+        ).write_parquet(path)
+    done = []
+    job = Job("apply", skips=True, max_bad=0.2, **model_files(model))
+    where = running.Where(on_bad=lambda row: done.append(len(written(tmp_path / "out"))))
+    running.run_job(job, [str(days)], str(tmp_path / "out"), where)
+    assert done == [1, 2, 3]
+
+
 # Fits on a sample, certified on all rows
 
 
@@ -333,12 +518,43 @@ def test_the_sample_does_not_depend_on_the_files(at_scale, tmp_path):
     assert one.learned_score_.rows_ == two.learned_score_.rows_
 
 
+@pytest.mark.parametrize("most", [[], ["--sample-rows", "1000"]])
+def test_a_fit_tells_about_bad_rows_whether_or_not_all_rows_are_its_sample(days, tmp_path, most):
+    number = pl.int_range(pl.len())
+    pl.read_parquet(days / "1.parquet").with_columns(
+        confidence=pl.when(number == 7).then(1.7).otherwise("confidence"),
+        question=pl.when(number == 9).then(None).otherwise("question"),
+    ).write_parquet(days / "1.parquet")
+    options = ["-o", tmp_path / "model", "--no-columns", *most]
+    code, _, notes = run("fit", days, *options)
+    assert code == 1
+    assert f"{days}/1.parquet row 8: confidence is 1.7" in notes
+    bad = tmp_path / "bad.jsonl"
+    _, _, notes = run("fit", days, *options, "--skip-bad-rows", bad)
+    assert "Bad rows: 2." in notes
+    assert [json.loads(line)["place"] for line in bad.read_text().splitlines()] == ["row 8", "row 10"]
+    assert (tmp_path / "model").is_dir()
+    code, _, notes = run("fit", days, *options, "--skip-bad-rows", bad, "--max-bad", "0.001")
+    assert code == 1
+    assert "Too many rows cannot be used: 2 of 400 rows" in notes
+
+
+def test_a_fit_leaves_out_files_without_labels(days, tmp_path):
+    pl.read_parquet(days / "1.parquet").with_columns(correct=pl.lit(None, dtype=pl.Int64)).write_parquet(
+        days / "1.parquet"
+    )
+    ok("fit", days, "-o", tmp_path / "model", "--no-columns")
+    assert 500 < load(tmp_path / "model").rows_ < 620  # 70% of 800
+
+
 def test_tallies_by_a_model_certify_it_on_other_rows(tmp_path):
     write_days(tmp_path / "days", days=3, rows=800, seed=4)
     ok("fit", tmp_path / "days" / "0.parquet", "-o", tmp_path / "first", "--no-columns")
-    code, _, notes = run("tally", tmp_path / "days", "-o", tmp_path / "t.parquet", "--model", tmp_path / "first")
-    assert code == 1
-    assert "the model was fitted on some of these questions" in notes
+    for ids in ("check", "documents", "ignore"):
+        options = ["--model", tmp_path / "first", "--ids", ids]
+        code, _, notes = run("tally", tmp_path / "days", "-o", tmp_path / "t.parquet", *options)
+        assert code == 1
+        assert "the model was fitted on some of these questions" in notes
     for day in (1, 2):
         ok(
             *("tally", tmp_path / "days" / f"{day}.parquet", "-o", tmp_path / f"{day}.parquet"),

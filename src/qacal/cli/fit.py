@@ -274,7 +274,8 @@ def run(
                 read = {"rows_read": outcome.rows, "bad_rows": outcome.bad}
         lost_threshold = _has_threshold(output)
         fit.save(output)
-        clean_up(output)
+        if not any(are_tallies):
+            clean_up(output)
         account = {**options.run_summary(None, began, output), **read} if json else None
         _show_fit(fit, output, None, lost_threshold, account, is_certified_apart=from_ is not None)
         _print_next("new.parquet", output, by, used=(), skips=False)
@@ -317,11 +318,12 @@ def _from_tallies(
     model: QACalibrator, files: Sequence[str], from_: str | None, embedder: str, *, allow_mixed: bool
 ) -> QACalibrator:
     """Fit to tallies: of a column of groups, or of rows that another model counted."""
+    from qacal.model.samples import MOST_CELLS
     from qacal.model.saved import load_one
     from qacal.model.tallies import Counted, fit_column, recertified
     from qacal.storage import version_of
 
-    total = Counted.sum(map(Counted.read, files))
+    total = Counted.sum(map(Counted.read, files), MOST_CELLS)
     if from_ is None:
         if total.model is not None:
             raise typer.BadParameter("a model counted these rows; name it with --from.")

@@ -327,8 +327,9 @@ def job_reading(
 
     rows: Any = None
     if model is not None:
-        parts, _ = parts_of(expanded(files), "")
-        rows = replace(parts[0], rows=min(parts[0].rows, 1000)).read() if parts else None
+        parts = (part for path in expanded(files) for part in parts_of({path: path}, "")[0][:1])
+        first = next(parts, None)
+        rows = None if first is None else replace(first, rows=min(first.rows, 1000)).read()
     reading = reading_of(rows, column, percent, expression, model if rows is not None else None)
     skips = skip_bad_rows is not None
     how = {"columns": dict(reading.columns), "percent": reading.percent, "expressions": dict(reading.expressions)}

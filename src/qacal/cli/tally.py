@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Literal
 
 import typer
@@ -23,7 +24,8 @@ def run(
         Literal["check", "documents", "ignore"],
         typer.Option(
             help="Rows with one id (without ids: one question): check stops if there are any, documents counts them as "
-            "one document with more cells, ignore takes all rows as independent and does not read ids."
+            "one document with more cells, ignore takes all rows as independent. With --model, rows of its fit are "
+            "refused in any case."
         ),
     ] = "check",
     resolution: Annotated[
@@ -55,14 +57,22 @@ def run(
         qacal fit logs.tally.parquet --from first -o model
     """
     from qacal.cluster.jobs import Job, model_files
+    from qacal.cluster.parts import require_apart
     from qacal.cluster.running import clean_up, count
+    from qacal.errors import InputError
     from qacal.model.saved import load_one
+    from qacal.model.tallies import is_tally
+    from qacal.records.tallying import require_few
 
     if (groups is None) == (model is None):
         raise typer.BadParameter("name the column of groups (--groups), or a model that has groups (--model).")
     if not output.endswith(".parquet"):
         raise typer.BadParameter(f"-o is {output}; a tally is a .parquet file.")
+    options.require_apart(*files, output, skip_bad_rows)
     options.require_folder(output)
+    require_apart(files, output)
+    if os.path.exists(output) and not is_tally(output):
+        raise InputError(f"{output} exists, and is no tally. Name another file with -o.")
     options.is_job(files, engine, address)
     loaded = None if model is None else load_one(model, embedder=embedder)
     job = Job(
@@ -76,8 +86,10 @@ def run(
         **({} if model is None else model_files(model)),
     )
     with options.job_runs(engine, address, skip_bad_rows) as where:
-        counted, outcome = count(job, files, f"{output}.parts", where)
+        counted, outcome = count(job, files, output, where)
         counted.require_independent()
+        if ids != "documents":
+            require_few(len(counted.certify), output)
         counted.save(output)
     clean_up(output)
     tally = counted.certify

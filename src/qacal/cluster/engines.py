@@ -47,23 +47,21 @@ def run(
     parts: Sequence[Part],
     engine: Engine = "local",
     address: str | None = None,
-    progress: Callable[[int], None] | None = None,
+    on_result: Callable[[dict[str, Any]], None] = lambda result: None,
 ) -> list[dict[str, Any]]:
     """Do all parts; return the result of each, in the order of the parts.
 
     address : of a Ray cluster; without one, a cluster of this machine is started.
-    progress : called with the number of rows that are done.
+    on_result : called with each result as it comes.
     """
     results: dict[str, dict[str, Any]] = {}
-    left, rows, failures = list(parts), 0, 0
+    left, failures = list(parts), 0
     while left:
         try:
             for result in _locally(job, left) if engine == "local" else _in_process(job, left, engine, address):
+                on_result(result)
                 results[result["part"]] = result
-                rows += result.get("rows", 0)
                 failures = 0
-                if progress is not None:
-                    progress(rows)
         except EngineError as error:
             failures += 1
             if failures == _ATTEMPTS:

@@ -59,6 +59,7 @@ class Job:
     prefix, threshold, allow_other_source : apply: as in `qacal apply`.
     groups, ids, resolution : tally: the column of groups, what to do about ids, and the grid of confidences.
     sample : the share of the questions that are in the sample; a tally leaves these out.
+    needs : sample: what the fit needs of a row, as arguments of :func:`~qacal.records.reading.read`.
     """
 
     kind: Kind
@@ -78,6 +79,7 @@ class Job:
     ids: Ids = "check"
     resolution: float | None = None
     sample: float | None = None
+    needs: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def key(self) -> str:
@@ -85,7 +87,8 @@ class Job:
         from qacal import __version__
 
         settings = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "model"}
-        return storage.digest({"qacal": __version__, **settings})
+        # Needs are written as text: the largest number of a column may be infinite.
+        return storage.digest({"qacal": __version__, **settings, "needs": repr(self.needs)})
 
 
 def model_files(path: str | Path) -> dict[str, Any]:
@@ -216,17 +219,30 @@ class Worker:
         return Counted.sum(counts) if counts else Counted({}, job.model_version)
 
     def _sampled(self, part: Part, reading: Reading) -> pl.DataFrame:
-        """Return the rows of the sample; the fit and the tally tell about bad rows."""
+        """Return the rows of the sample, all of which the fit can use.
+
+        If all rows are in the sample, nothing reads them later with their files, so bad ones are told here; else the
+        tally tells about them.
+        """
         import polars as pl
 
+        share = float(self.job.sample or 0)
         rows = PartRows(part, part.read(), reading.name("correct"))
-        quiet = Reading(reading.columns, reading.percent, lambda fault: None, 1.0, reading.expressions)
         frames = [rows.frame.clear()]
+        if not any(True for _ in rows.batches()):
+            return frames[0]
+        if share < 1:
+            reading = replace(reading, on_fault=lambda fault: None, max_bad=1.0)
         try:
-            for batch in read(rows, quiet, needs_labels=True, needs_text=False) if rows.frame.height else ():
+            for batch in read(rows, reading, needs_labels=True, **{"needs_text": False, **self.job.needs}):
+                if share >= 1:
+                    frames.append(batch.table.frame())
+                    continue
                 if batch.ids is None:
                     raise InputError(f"{part.path}: rows need an id or a question, so that a sample can be drawn.")
-                frames.append(batch.only(is_sampled(batch.ids, float(self.job.sample or 0))).table.frame())
+                frames.append(batch.only(is_sampled(batch.ids, share)).table.frame())
         except BadRowsError:
+            if share >= 1:
+                raise
             return rows.frame.clear()
         return pl.concat(frames)

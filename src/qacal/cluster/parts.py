@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from glob import escape, glob, has_magic
+from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from qacal.errors import InputError
 from qacal.records.files import BATCH_ROWS, OnFault, refuse
 from qacal.records.table import FrameTable, Table
 from qacal.records.writers import atomic_file, plain_errors
+from qacal.storage import digest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,10 +54,6 @@ class Part:
     rows: int
     whole: int
     output: str = ""
-
-    @property
-    def is_first(self) -> bool:
-        return self.first == 0
 
     def read(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Return the rows; with `columns`, only those of these columns that the file has."""
@@ -132,27 +130,74 @@ def _readable(path: str) -> Iterator[None]:
         raise InputError(f"{path} cannot be read as Parquet: {reason:.300}") from None
 
 
-def expanded(files: Sequence[str]) -> list[str]:
-    """Return the Parquet files that paths, folders and globs stand for, in the order of their names."""
-    found: list[str] = []
+def expanded(files: Sequence[str]) -> dict[str, str]:
+    """Return the Parquet files that paths, folders and globs stand for, in the order of their paths, with their names.
+
+    The name of a file is its path below the folder that was named, or below the part of a glob before its first
+    wildcard. So it does not depend on which other files there are.
+    """
+    found: dict[str, str] = {}
+    places: set[str] = set()
+    for one in files:
+        base = _base(one)
+        paths = _matching(one)
+        if not paths:
+            raise InputError(f"{one}: there is no Parquet file.")
+        for path in paths:
+            if not path.endswith((".parquet", ".pq")):
+                raise InputError(
+                    f"{path}: jobs over many files read Parquet alone; expected a name ending in .parquet."
+                )
+            place = path if is_url(path) else os.path.realpath(path)
+            if place in places:
+                raise InputError(f"{path} is named twice; its rows would count twice.")
+            places.add(place)
+            name = posixpath.normpath(path.removeprefix(base).lstrip("/"))
+            # A glob may go up again after a wildcard, and a store may list paths that are spelled in another way.
+            is_below = path.startswith(base) and not name.startswith("../")
+            found[path] = name if is_below else posixpath.basename(path)
+    return dict(sorted(found.items()))
+
+
+def require_apart(files: Sequence[str], output: str) -> None:
+    """Raise if an output, a file or a folder, is among the inputs or would be when the command is started again."""
+    if is_url(output):
+        return
+    target = os.path.realpath(output)
     for one in files:
         if is_url(one):
-            found += _listed(one) if has_magic(one) or one.endswith("/") else [one]
-        elif os.path.isdir(one):
-            found += [path.as_posix() for path in Path(one).rglob("*.parquet") if not path.name.startswith(".")]
-        elif has_magic(one) and not os.path.exists(one):
-            found += glob(one, recursive=True)
-        else:
-            found.append(one)
-        if not found:
-            raise InputError(f"{one}: there is no Parquet file.")
-    twice = [path for path, count in Counter(found).items() if count > 1]
-    if twice:
-        raise InputError(f"{twice[0]} is named twice; its rows would count twice.")
-    for path in found:
-        if not path.endswith((".parquet", ".pq")):
-            raise InputError(f"{path}: jobs over many files read Parquet alone; expected a name ending in .parquet.")
-    return sorted(found)
+            continue
+        is_searched = os.path.isdir(one) or (_is_glob(one) and "**" in one)
+        base = os.path.realpath(_base(one) or ".")
+        inside = [path for path in _matching(one) if f"{os.path.realpath(path)}{os.sep}".startswith(target + os.sep)]
+        if inside or (is_searched and f"{target}{os.sep}".startswith(base.rstrip(os.sep) + os.sep)):
+            raise InputError(f"the output {output} is among the inputs ({one}). Name another place with -o.")
+
+
+def _matching(one: str) -> list[str]:
+    """Return the files that one argument stands for."""
+    if is_url(one):
+        return _listed(one) if has_magic(one) or one.endswith("/") else [one]
+    if os.path.isdir(one):
+        return [f"{one.rstrip('/')}/{path.relative_to(one).as_posix()}" for path in _below(one)]
+    return [Path(path).as_posix() for path in glob(one, recursive=True)] if _is_glob(one) else [Path(one).as_posix()]
+
+
+def _below(folder: str) -> list[Path]:
+    return [path for path in Path(folder).rglob("*.parquet") if not path.name.startswith(".")]
+
+
+def _is_glob(one: str) -> bool:
+    return has_magic(one) and not os.path.exists(one)
+
+
+def _base(one: str) -> str:
+    """Return the start of the paths that is no part of the names of outputs."""
+    if not is_url(one) and os.path.isdir(one):
+        return f"{one.rstrip('/')}/"
+    path = one if is_url(one) else Path(one).as_posix()
+    fixed = re.split(r"[*?[]", path, maxsplit=1)[0] if is_url(one) or _is_glob(one) else path
+    return fixed[: fixed.rfind("/") + 1]
 
 
 def _listed(url: str) -> list[str]:
@@ -165,24 +210,32 @@ def _listed(url: str) -> list[str]:
     return [str(path) for path in names["path"]]
 
 
-def parts_of(files: Sequence[str], output: str) -> tuple[list[Part], dict[str, str]]:
-    """Return the parts of files, and what is wrong with those that cannot be read; `output` is a folder."""
+def parts_of(files: Mapping[str, str], output: str, *, by_path: bool = False) -> tuple[list[Part], dict[str, str]]:
+    """Return the parts of files, and what is wrong with those that cannot be read.
+
+    files : paths with names, as :func:`expanded` returns them.
+    output : a folder.
+    by_path : the names of outputs are digests of paths; nobody but the job reads them, and files may have equal names.
+    """
     parts, bad = [], {}
-    # The folder that all files are in: the outputs keep the folders below it.
-    base = files[0][: files[0].rfind("/") + 1]
-    while not all(path.startswith(base) for path in files):
-        base = base[: base.rfind("/", 0, -1) + 1]
-    for path in files:
+    paths: dict[str, str] = {}
+    for path, name in files.items():
         try:
             whole = _whole(path)
         except InputError as error:
             bad[path] = str(error)
             continue
         count = -(-whole.whole // PART_ROWS)
-        stem = os.path.splitext(path[len(base) :])[0]
+        stem = digest({"path": path})[:16] if by_path else os.path.splitext(name)[0]
         for number in range(count):
             first = number * PART_ROWS
             name = f"{stem}.parquet" if count == 1 else f"{stem}-{number:05}-of-{count:05}.parquet"
+            if name in paths:
+                raise InputError(
+                    f"{paths[name]} and {path} would have one output, {name}. Name the folder that both are in, rename "
+                    "one of them, or pass each to a command of its own with another -o."
+                )
+            paths[name] = path
             rows = min(PART_ROWS, whole.whole - first)
             parts.append(replace(whole, first=first, rows=rows, output=f"{output.rstrip('/')}/{name}"))
     return parts, bad
@@ -200,18 +253,19 @@ def _whole(path: str) -> Part:
     return Part(path, size, changed, 0, rows, rows)
 
 
-def remove_stale(parts: Sequence[Part]) -> None:
-    """Remove outputs for an input that had another number of rows: their names have another number of parts."""
-    kept = {part.output for part in parts}
-    for part in parts:
-        if not part.is_first or is_url(part.output):
-            continue
-        folder, name = os.path.split(part.output)
-        stem = name.removesuffix(".parquet").partition("-00000-of-")[0]
-        others = [f"{folder}/{stem}.parquet", *glob(f"{escape(f'{folder}/{stem}')}-[0-9]*-of-[0-9]*.parquet")]
-        for path in others:
-            if path not in kept and os.path.exists(path) and _input_of(path) == part.path:
-                os.unlink(path)
+def remove_stale(parts: Sequence[Part], output: str) -> None:
+    """Remove outputs that earlier jobs wrote to a folder for these inputs under other names.
+
+    The names are others if an input had another number of parts, or was named in another way. Objects are not removed.
+    """
+    if is_url(output) or not os.path.isdir(output):
+        return
+    kept = {os.path.realpath(part.output) for part in parts}
+    inputs = {os.path.abspath(part.path) for part in parts}
+    for path in _below(output):
+        noted = None if os.path.realpath(path) in kept else _input_of(str(path))
+        if noted is not None and os.path.abspath(noted) in inputs:
+            path.unlink()
 
 
 def _input_of(output: str) -> str | None:

@@ -7,9 +7,11 @@ certifies bands and groups on the cells, together with the rows of the sample th
 
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +19,12 @@ import numpy as np
 
 from qacal.cluster.engines import Engine, run
 from qacal.cluster.jobs import Job, Worker, model_files
-from qacal.cluster.parts import Part, expanded, parts_of, remove_stale
+from qacal.cluster.parts import Part, expanded, parts_of, remove_stale, require_apart
 from qacal.errors import InputError, QacalWarning
-from qacal.model.defaults import SHARE_OF_FIRST, share_to_train
+from qacal.model.defaults import SHARE_OF_FIRST, default_pipeline, features_of, share_to_train
 from qacal.model.fitting import FitInputs, Split
 from qacal.model.pipeline import Progress
+from qacal.model.samples import MOST_CELLS
 from qacal.model.tallies import Counted, fit_column, recertified
 from qacal.records.reading import Reading
 from qacal.records.table import FrameTable
@@ -70,13 +73,22 @@ class Outcome:
 
 def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcome:
     """Do a job over all parts of files, with a file in the folder `output` for each; raise at the end for bad files."""
-    parts, errors = parts_of(expanded(files), output)
-    remove_stale(parts)
+    require_apart(files, output)
+    parts, errors = parts_of(expanded(files), output, by_path=job.kind in ("tally", "sample"))
+    remove_stale(parts, output)
     step = {"embed": "embedding", "apply": "calibrating", "tally": "counting", "sample": "sampling"}[job.kind]
-    progress = where.progress
-    tell = None if progress is None else lambda rows: progress(step, rows)
-    results = run(job, parts, where.engine, where.address, tell) if parts else []
-    outcome = Outcome(parts)
+    outcome, done = Outcome(parts), 0
+
+    def take(result: dict[str, Any]) -> None:
+        nonlocal done
+        done += result.get("rows", 0)
+        for row in result.pop("faults", ()):
+            if where.on_bad is not None:
+                where.on_bad(row)
+        if where.progress is not None:
+            where.progress(step, done)
+
+    results = run(job, parts, where.engine, where.address, take) if parts else []
     for part, result in zip(parts, results, strict=True):
         if "error" in result:
             errors[part.path] = result["error"]
@@ -85,9 +97,6 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
         outcome.bad += result["bad"]
         outcome.old += bool(result.get("is_old"))
         outcome.notes += result.get("notes", ())
-        for row in result.get("faults", ()):
-            if where.on_bad is not None:
-                where.on_bad(row)
     distinct = list(dict.fromkeys(outcome.notes))
     for text in distinct[:_MOST_NOTES]:
         warnings.warn(text, QacalWarning, stacklevel=2)
@@ -108,10 +117,15 @@ def _problems(errors: dict[str, str], files: int) -> InputError:
     )
 
 
-def count(job: Job, files: Sequence[str], work: str, where: Where) -> tuple[Counted, Outcome]:
-    """Count the labelled rows of files; `work` is a folder for the cells of each part."""
-    outcome = run_job(job, files, work, where)
-    return Counted.sum(Counted.read(part.output) for part in outcome.parts), outcome
+def count(
+    job: Job, files: Sequence[str], output: str, where: Where, most: int | None = None
+) -> tuple[Counted, Outcome]:
+    """Count the labelled rows of files; the cells of each part are in a folder beside the output.
+
+    most : as in :meth:`Counted.sum`.
+    """
+    outcome = run_job(job, files, f"{output.rstrip('/')}{PARTS}/cells", where)
+    return Counted.sum((Counted.read(part.output) for part in outcome.parts), most), outcome
 
 
 def fit_files(
@@ -133,12 +147,14 @@ def fit_files(
 
     work = output.rstrip("/") + PARTS
     if model.partition is not None and isinstance(column := as_partition(model.partition), Column):
-        counted, outcome = count(replace(job, kind="tally", groups=column.name), files, f"{work}/cells", where)
+        counted, outcome = count(replace(job, kind="tally", groups=column.name), files, output, where, MOST_CELLS)
         return fit_column(model, counted, allow_mixed=allow_mixed), outcome
     reading = Reading(dict(job.columns), job.percent, expressions=dict(job.expressions))
     labelled = _labelled(expanded(files), reading.name("correct"))
     share = min(1.0, sample_rows / max(labelled, 1))
-    drawn = run_job(replace(job, kind="sample", sample=share), files, f"{work}/sample", where)
+    pipeline = default_pipeline(model)
+    needs = replace(pipeline, features=features_of(model, pipeline).named).needs
+    drawn = run_job(replace(job, kind="sample", sample=share, needs=needs), files, f"{work}/sample", where)
     sample = _gathered(drawn.parts)
     is_whole = share == 1.0
     inputs = FitInputs(sample, reading, allow_mixed=allow_mixed, rows_to_certify=None if is_whole else labelled)
@@ -152,7 +168,7 @@ def fit_files(
     fitted.save(f"{work}/model")
     version = version_of(f"{work}/model")
     counting = replace(job, kind="tally", sample=share, embedder=_name_of(model), **model_files(f"{work}/model"))
-    rest, outcome = count(counting, files, f"{work}/cells", where)
+    rest, outcome = count(counting, files, output, where)
     # The split of the fit: of the sample, the part that made bands and groups does not certify.
     has_first = fitted.pipeline_.first is not None
     rows, has_score = fitted.overviews_[0].rows, fitted.pipeline_.score is not None
@@ -164,11 +180,15 @@ def fit_files(
 
 
 def clean_up(output: str) -> None:
-    """Remove the folder with the cells of each part."""
-    shutil.rmtree(output.rstrip("/") + PARTS, ignore_errors=True)
+    """Remove what a tally or a fit kept beside its output, once this is written; files of others stay."""
+    work = output.rstrip("/") + PARTS
+    for name in ("cells", "sample", "model"):
+        shutil.rmtree(f"{work}/{name}", ignore_errors=True)
+    with suppress(OSError):  # somebody else's files are in it
+        os.rmdir(work)
 
 
-def _labelled(files: Sequence[str], correct: str) -> int:
+def _labelled(files: Iterable[str], correct: str) -> int:
     """Return the number of labelled rows."""
     import polars as pl
 

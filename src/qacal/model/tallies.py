@@ -38,12 +38,12 @@ from qacal.model.widths import Widths, widths_by_labels
 from qacal.partitions import Column
 from qacal.partitions.column import LabelCounts
 from qacal.records.columns import PROVENANCE
-from qacal.records.provenance import AllowOtherSource, Sources, require_known_origin
+from qacal.records.provenance import SAMPLING, AllowOtherSource, Sources, is_provenance, require_known_origin
 from qacal.records.reading import Batch, ReadAs
 from qacal.records.writers import atomic_file, plain_errors
 from qacal.tally.arrays import Ints, seven_decimals
 from qacal.tally.table import coded
-from qacal.tally.tally import DOCUMENTS, Tally
+from qacal.tally.tally import DOCUMENTS, Tally, TallySum
 from qacal.thresholds.fit_record import CANDIDATES, MOST_QUESTIONS, FitRecord, at_candidates, lowest
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ class Counted:
 
     tallies : by name; the table above has the names.
     model : the version of the model that groups and scores are from; None if groups are a column.
-    origins : of the rows, as :meth:`Sources.known` returns them.
+    sources : where the rows come from. Which columns tell that is decided at the end, so that it does not matter how
+        rows are divided into files.
     ids, ids_rows : the lowest hashes of ids, and how many rows each of these ids has.
     texts : the lowest hashes of the texts of questions that have ids.
     has_ids : whether rows have ids of their own; None if ids were not read.
@@ -72,7 +73,7 @@ class Counted:
 
     tallies: dict[str, Tally]
     model: str | None = None
-    origins: dict[str, list[Any]] = field(default_factory=dict)
+    sources: Sources = field(default_factory=Sources)
     ids: Ints = field(default_factory=lambda: _NONE)
     ids_rows: Ints = field(default_factory=lambda: _NONE)
     texts: Ints = field(default_factory=lambda: _NONE)
@@ -85,29 +86,34 @@ class Counted:
         return self.tallies["certify"]
 
     @staticmethod
-    def sum(parts: Iterable[Counted]) -> Counted:
-        """Add up what was counted in parts."""
-        every = list(parts)
-        models, kinds = {one.model for one in every}, {one.has_ids for one in every if one.tallies} - {None}
-        if len(models) > 1:
-            raise InputError("these tallies were made with different models, or some without one; they do not add.")
-        if len(kinds) > 1:
-            raise InputError("only some of the files have ids, so repeated questions cannot be noticed; all need them.")
-        sources = Sources()
-        for one in every:
-            sources.add_known(one.origins)
-        names = dict.fromkeys(name for one in every for name in one.tallies)
-        ids, place = np.unique(np.concatenate([_NONE, *(one.ids for one in every)]), return_inverse=True)
-        rows = np.bincount(place, np.concatenate([_NONE, *(one.ids_rows for one in every)])).astype(np.int64)
-        return Counted(
-            {name: _total(one.tallies[name] for one in every if name in one.tallies) for name in names},
-            next(iter(models), None),
-            sources.known(),
-            ids[:_MOST_IDS],
-            rows[:_MOST_IDS],
-            np.unique(np.concatenate([_NONE, *(one.texts for one in every)]))[:_MOST_IDS],
-            next(iter(kinds), None),
-        )
+    def sum(parts: Iterable[Counted], most: int | None = None) -> Counted:
+        """Add up what was counted in parts, one after another; only cells that differ are in memory.
+
+        most : with more cells than this, confidences of a column's groups are rounded, as in any fit
+            (:class:`~qacal.tally.tally.TallySum`).
+        """
+        tallies: dict[str, TallySum] = {}
+        sources, models, kinds = Sources(), set[str | None](), set[bool]()
+        ids, ids_rows, texts = _NONE, _NONE, _NONE
+        for one in parts:
+            models.add(one.model)
+            if one.tallies and one.has_ids is not None:
+                kinds.add(one.has_ids)
+            if len(models) > 1:
+                raise InputError("these tallies were made with different models, or some without one; they do not add.")
+            if len(kinds) > 1:
+                raise InputError(
+                    "only some of the files have ids, so repeated questions cannot be noticed; all need them."
+                )
+            for name, tally in one.tallies.items():
+                tallies.setdefault(name, TallySum(most if one.model is None else None)).add(tally)
+            sources.add_plain(one.sources.to_plain())
+            # An id that is among the lowest at the end was so after every part.
+            ids, place = np.unique(np.concatenate([ids, one.ids]), return_inverse=True)
+            ids_rows = np.bincount(place, np.concatenate([ids_rows, one.ids_rows])).astype(np.int64)[:_MOST_IDS]
+            ids, texts = ids[:_MOST_IDS], np.union1d(texts, one.texts)[:_MOST_IDS]
+        totals = {name: replace(tally.total(), is_sum=True) for name, tally in tallies.items()}
+        return Counted(totals, next(iter(models), None), sources, ids, ids_rows, texts, next(iter(kinds), None))
 
     def require_independent(self) -> None:
         """Refuse rows that share an id, unless they were counted as documents; a few such ids may not be noticed."""
@@ -135,9 +141,8 @@ class Counted:
     def metadata(self) -> dict[str, str]:
         """Return the rest, for the metadata of the file."""
         arrays = {name: getattr(self, name).tolist() for name in ("ids", "ids_rows", "texts")}
-        return {
-            _METADATA: json.dumps({"model": self.model, "origins": self.origins, "has_ids": self.has_ids, **arrays})
-        }
+        others = {"model": self.model, "sources": self.sources.to_plain(), "has_ids": self.has_ids}
+        return {_METADATA: json.dumps(others | arrays)}
 
     def save(self, path: str | Path) -> None:
         """Write a file."""
@@ -164,10 +169,10 @@ class Counted:
 
 
 def _fields(text: str) -> dict[str, Any]:
-    return {
-        name: np.array(value, dtype=np.int64) if isinstance(value, list) else value
-        for name, value in json.loads(text).items()
-    }
+    plain, sources = json.loads(text), Sources()
+    sources.add_plain(plain.pop("sources", {}))
+    arrays = {name: np.array(value, dtype=np.int64) for name, value in plain.items() if isinstance(value, list)}
+    return plain | arrays | {"sources": sources}
 
 
 def is_tally(path: str) -> bool:
@@ -178,20 +183,6 @@ def is_tally(path: str) -> bool:
         return {"rows", "wwtt", "n_blocks"} <= {*pl.read_parquet_schema(path)}
     except (pl.exceptions.PolarsError, OSError):
         return False  # the command that reads it says what is wrong
-
-
-def _total(tallies: Iterable[Tally]) -> Tally:
-    """Add up tallies; in pairs, so that each cell is added a few times only."""
-    stack: list[tuple[int, Tally]] = []
-    for tally in tallies:
-        level = 0
-        while stack and stack[-1][0] == level:
-            tally, level = stack.pop()[1] + tally, level + 1
-        stack.append((level, tally))
-    total = stack.pop()[1]
-    while stack:
-        total = stack.pop()[1] + total
-    return replace(total, is_sum=True)
 
 
 # Rows to cells
@@ -224,7 +215,7 @@ def count_by_model(
     if split is not None:
         batch = split.for_calibrator(batch)
         is_held = split.is_held(ids_of(batch))
-    elif ids != "ignore" and (shared := model.fit_record_.known(batch.ids, batch.question_hashes())):
+    elif shared := model.fit_record_.known(batch.ids, batch.question_hashes()):
         raise InputError(
             f"{batch.table.origin}: the model was fitted on some of these questions: {shared} of those that it stores "
             "are here. Count rows of other questions."
@@ -259,10 +250,10 @@ def _counted(tallies: dict[str, Tally], batch: Batch, version: str | None, ids: 
     sources = Sources()
     sources.add(batch)
     if ids == "ignore" or batch.ids is None:
-        return Counted(tallies, version, sources.known())
+        return Counted(tallies, version, sources)
     has_ids = batch.reading.name("id") in batch.table.names
     texts = lowest(batch.question_hashes(), _MOST_IDS)[0] if has_ids else _NONE
-    return Counted(tallies, version, sources.known(), *lowest(batch.ids, _MOST_IDS), texts, has_ids)
+    return Counted(tallies, version, sources, *lowest(batch.ids, _MOST_IDS), texts, has_ids)
 
 
 # Cells to a model
@@ -293,7 +284,7 @@ def fit_column(model: QACalibrator, counted: Counted, *, allow_mixed: bool = Fal
             pipeline=pipeline,
             tuned=None,
             rows=tally.n,
-            origins=counted.origins,
+            origins=counted.sources.known(),
             groups=Summaries(tally, pipeline.depth, Sampler(), 0),
             fit_record=_record(tally.with_confidence(calibrator.predict_tally(tally)), pipeline.depth, counted),
             read_as=ReadAs(),
@@ -306,9 +297,6 @@ def recertified(model: QACalibrator, version: str, counted: Counted, *, allow_mi
     """Return a model with the parts of another one, certified on rows that were counted by that one."""
     if counted.model != version:
         raise InputError("the tallies were not made with this model; count the rows again: qacal tally --model.")
-    sources = Sources()
-    for origins in (model.origins_, counted.origins):
-        sources.add_known(origins)
     is_mixed = any(len(values) > 1 for name, values in model.origins_.items() if name in PROVENANCE)
     tally = _certifying(counted, allow_mixed=allow_mixed or is_mixed)
     pipeline, maps = model.pipeline_, model.calibrator_.maps_
@@ -337,7 +325,7 @@ def recertified(model: QACalibrator, version: str, counted: Counted, *, allow_mi
             pipeline=pipeline,
             tuned=None,
             rows=tally.n,
-            origins=sources.known(),
+            origins=_both(model.origins_, counted.sources.known()),
             groups=tuple(groups),
             fit_record=_record(answered, pipeline.depth, counted, model.fit_record_),
             read_as=model.read_as_,
@@ -346,12 +334,16 @@ def recertified(model: QACalibrator, version: str, counted: Counted, *, allow_mi
     )
 
 
+def _both(one: dict[str, list[Any]], two: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return the origins of two sets of rows."""
+    both = {name: list(dict.fromkeys([*one.get(name, ()), *two.get(name, ())])) for name in one | two}
+    return {name: values for name, values in both.items() if name in SAMPLING or is_provenance(name, values)}
+
+
 def _certifying(counted: Counted, *, allow_mixed: bool) -> Tally:
     """Return the tally to fit on; refuse rows of several LLMs or prompts, and rows that share a question."""
     if not allow_mixed:
-        sources = Sources()
-        sources.add_known(counted.origins)
-        sources.require_one()
+        counted.sources.require_one()
     counted.require_independent()
     tally = counted.certify
     is_by_document = tally.is_by_document

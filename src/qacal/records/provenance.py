@@ -50,13 +50,20 @@ class Sources:
             if name == "model" or len(values) <= _ORIGINS:
                 values.update(dict.fromkeys(batch.values_of(name)))
 
-    def add_known(self, known: Mapping[str, Sequence[Any]]) -> None:
-        """Take the values that :meth:`known` returned for other rows."""
-        for name, values in known.items():
-            if name in self._values:
-                self._values[name].update(dict.fromkeys(values))
+    def to_plain(self) -> dict[str, list[Any]]:
+        """Return all that :meth:`add_plain` needs, as plain data of bounded size."""
+        values = {name: list(found) for name, found in self._values.items() if found}
+        # One value more than the limit tells that there are too many.
+        kept = {name: found if name == "model" else found[: _ORIGINS + 1] for name, found in values.items()}
+        return kept | {name: [*map(list, counts.items())] for name, counts in self._sampling.items() if counts}
+
+    def add_plain(self, plain: Mapping[str, Sequence[Any]]) -> None:
+        """Take what :meth:`to_plain` returned for other rows: as if their batches were added here."""
+        for name, values in plain.items():
+            if name in self._sampling:
+                self._sampling[name].update(dict(values))
             else:
-                self._sampling[name].update(values)
+                self._values[name].update(dict.fromkeys(values))
 
     def known(self) -> dict[str, list[Any]]:
         """Return the values of each provenance column, and how answers were sampled."""

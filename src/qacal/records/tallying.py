@@ -118,11 +118,11 @@ def _counted_by_batches(
         columns = {name: batch.column(name) for name in groups}
         counted.add(Tally.of(batch.confidence, batch.correct, groups=columns, resolution=resolution))
         if counted.cells > 2 * MOST_CELLS:
-            _require_few(len(counted.total()), file)
+            require_few(len(counted.total()), file.name)
         if batch.ids is not None:
             repeats.add(batch.ids)
         tell(counted.rows)
-    _require_few(counted.cells, file)
+    require_few(counted.cells, file.name)
     return counted.total()
 
 
@@ -161,7 +161,7 @@ def _counted_by_polars(
             )
             if sum(map(len, parts)) > MOST_CELLS or first + _ROWS_A_STEP >= length:
                 parts = [pl.concat(parts).group_by(*keys, "confidence").agg(pl.col(*_COUNTS).sum())]
-                _require_few(len(parts[0]), file)
+                require_few(len(parts[0]), file.name)
             tell(min(first + _ROWS_A_STEP, length))
     if not parts:
         return None
@@ -233,9 +233,10 @@ def _added_ids(scan: pl.LazyFrame, reading: Reading, schema: pl.Schema, repeats:
     return True
 
 
-def _require_few(cells: int, file: File) -> None:
+def require_few(cells: int, name: str) -> None:
+    """Raise if a tally has nearly as many cells as rows."""
     if cells > MOST_CELLS:
         raise InputError(
-            f"{file.name}: the tally has more than {MOST_CELLS:,} cells, because most confidences differ. Round them: "
+            f"{name}: the tally has more than {MOST_CELLS:,} cells, because most confidences differ. Round them: "
             "--resolution 0.001 (in Python: resolution=0.001)."
         )
