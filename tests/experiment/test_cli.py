@@ -75,7 +75,7 @@ def test_the_papers_own_choices(file, tmp_path):
         ((), "margin-binning does not divide equal confidences; leave out --ties"),
         (("--calibrator", "step-binning"), "step-binning does not divide equal confidences; leave out --ties"),
         (("--calibrator", "isotonic-calibration"), "isotonic-calibration does not divide equal confidences"),
-        (("--continuous",), "leave out --calibrator, --ties and --within"),
+        (("--continuous",), "leave out --calibrator, --ties, --within and --bands"),
         (("--ties", "random"), "--ties is 'random'; expected one of merge, jitter"),
     ):
         code, _, error = run(*fit, *extra)

@@ -152,14 +152,13 @@ def test_an_embedder_of_another_type_is_refused(with_onnx, tmp_path):
 
 
 def test_embedding_reports_its_progress():
-    """With rows per second and the time left; the model stores none of it."""
+    """Within a batch, too; the model stores none of it."""
     told = []
     embedder = Slow()
     model = QACalibrator(embedder, partition="bisecting:1").fit(
         answers(300), progress=lambda what, rows: told.append((what, rows))
     )
-    assert any(what.startswith("embedding") for what, _ in told)
-    assert any("rows a second" in what and what.endswith(" left") for what, _ in told)
+    assert len({rows for what, rows in told if what.startswith("embedding")}) > 100
     told.clear()
     list(model._explained_batches(answers(50, seed=1), progress=lambda what, rows: told.append((what, rows))))
     assert ("calibrating", 50) in told

@@ -4,6 +4,7 @@ The service is a process of its own, as users start it.
 """
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -279,6 +280,11 @@ def answering(*parts, hangs=False):
             received = b""
             while b"\r\n\r\n" not in received:
                 received += connection.recv(65536)
+            # A socket that is closed with something unread in it resets the connection: what was sent may be lost.
+            head, _, body = received.partition(b"\r\n\r\n")
+            length = re.search(rb"(?i)content-length: *(\d+)", head)
+            while length is not None and len(body) < int(length[1]):
+                body += connection.recv(65536)
             for part in parts:
                 connection.sendall(part)
             if hangs:

@@ -567,7 +567,7 @@ class MarginBinning(Calibrator):
         bound, width = maps.median_error_bound(), maps.median_group_width()
         missing = []
         if cells.band_width > within and bound > within:
-            in_bands = counted(maps.n_bands, "band")
+            in_bands = "one band" if maps.n_bands == 1 else f"{maps.n_bands} bands"
             missing.append(f"by probability, these rows give {bound:.2g} in {in_bands}, and it takes {labels()}")
         elif bound > _MISSED * within:
             # Bands are fixed before their rows are seen, and a fit may be unlucky.
