@@ -225,7 +225,7 @@ def test_a_bad_file_is_named_and_all_others_are_done(days, model, tmp_path):
     assert not (tmp_path / "tally.parquet.parts").exists()
 
 
-def test_bad_rows_are_named_by_file_and_row_and_skipped(days, model, tmp_path):
+def test_bad_rows_are_named_by_file_and_row_and_skipped(days, model, tmp_path, monkeypatch):
     broken = pl.read_parquet(days / "1.parquet").with_columns(
         confidence=pl.when(pl.int_range(pl.len()) == 7).then(1.7).otherwise("confidence")
     )
@@ -236,8 +236,19 @@ def test_bad_rows_are_named_by_file_and_row_and_skipped(days, model, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0.parquet", "2.parquet"]
     bad = tmp_path / "bad.jsonl"
     _, _, notes = run("apply", model, days, "-o", tmp_path / "out", "--skip-bad-rows", bad)
-    assert f"Bad rows: 1. Those of this run are in {bad}." in notes
+    assert f"Bad rows: 1. They are in {bad}." in notes
     (row,) = map(json.loads, bad.read_text().splitlines())
+    (tmp_path / "out" / "0.parquet").unlink()
+    _, _, notes = run("apply", model, days, "-o", tmp_path / "out", "--skip-bad-rows", bad)
+    assert "2 parts of 3 had been done before" in notes
+    assert f"Bad rows: 1. They are in {bad}." in notes
+    assert [*map(json.loads, bad.read_text().splitlines())] == [row]
+    # More of them than a file can note: the part is done again.
+    monkeypatch.setattr(parts_module, "_MOST_NOTED", 100)
+    for _ in range(2):
+        _, _, notes = run("apply", model, days, "-o", tmp_path / "out", "--skip-bad-rows", bad, "--max-bad", "0.3")
+        assert "done before" not in notes
+        assert [*map(json.loads, bad.read_text().splitlines())] == [row]
     assert row["place"] == "row 8"
     assert row["row"]["confidence"] == 1.7
     assert all_rows(tmp_path / "out")["calibrated"].null_count() == 1

@@ -365,7 +365,7 @@ def tell_outcome(outcome: Outcome, written: str, skip_bad_rows: Path | None) -> 
     if outcome.old:
         note(f"{counted(outcome.old, 'part')} of {len(outcome.parts):,} had been done before and stayed.")
     if outcome.bad and skip_bad_rows is not None:
-        note(f"Bad rows: {outcome.bad:,}. Those of this run are in {skip_bad_rows}.")
+        note(f"Bad rows: {outcome.bad:,}. They are in {skip_bad_rows}.")
 
 
 @contextmanager
