@@ -70,6 +70,21 @@ def test_embedding_many_files_gives_the_vectors_of_one(days, tmp_path):
     assert_frame_equal(pl.read_parquet(tmp_path / "out" / "0.parquet"), pl.read_parquet(tmp_path / "0.parquet"))
 
 
+@pytest.mark.parametrize("command", ["apply", "embed"])
+def test_a_job_tells_what_it_did_as_json(command, days, model, tmp_path):
+    options = [model] if command == "apply" else []
+    told = json.loads(ok(command, *options, days, "-o", tmp_path / "out", "--json"))
+    assert told == {"folder": f"{tmp_path}/out", "rows": 1200, "bad_rows": 0, "parts": 3, "done_before": 0}
+
+
+def test_a_model_of_many_files_knows_how_they_were_read(days, tmp_path):
+    for path in days.iterdir():
+        pl.read_parquet(path).with_columns(confidence=pl.col("confidence") * 100).write_parquet(path)
+    ok("fit", days, "-o", tmp_path / "model", "--partition", "column:topic", "--percent")
+    assert load(tmp_path / "model").read_as_.percent
+    ok("apply", tmp_path / "model", days, "-o", tmp_path / "out")
+
+
 def test_folders_within_a_folder_keep_their_names(days, model, tmp_path):
     (tmp_path / "logs" / "day=1").mkdir(parents=True)
     (tmp_path / "logs" / "day=2").mkdir()

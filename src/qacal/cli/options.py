@@ -358,6 +358,12 @@ def job_runs(engine: Any, address: str | None, skip_bad_rows: Path | None) -> It
             raise problem
 
 
+def job_summary(outcome: Outcome, output: str) -> str:
+    """Return what a job did, as JSON."""
+    parts = {"parts": len(outcome.parts), "done_before": outcome.old}
+    return json_text({"folder": output, "rows": outcome.rows, "bad_rows": outcome.bad, **parts})
+
+
 def tell_outcome(outcome: Outcome, written: str, skip_bad_rows: Path | None) -> None:
     """Print what a job did."""
     files = len({part.path for part in outcome.parts})

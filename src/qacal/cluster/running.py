@@ -26,7 +26,7 @@ from qacal.model.fitting import FitInputs, Split
 from qacal.model.pipeline import Progress
 from qacal.model.samples import MOST_CELLS
 from qacal.model.tallies import Counted, fit_column, recertified
-from qacal.records.reading import Reading
+from qacal.records.reading import ReadAs, Reading
 from qacal.records.table import FrameTable
 from qacal.storage import version_of
 
@@ -148,7 +148,8 @@ def fit_files(
     work = output.rstrip("/") + PARTS
     if model.partition is not None and isinstance(column := as_partition(model.partition), Column):
         counted, outcome = count(replace(job, kind="tally", groups=column.name), files, output, where, MOST_CELLS)
-        return fit_column(model, counted, allow_mixed=allow_mixed), outcome
+        read_as = ReadAs(dict(job.columns), job.percent, dict(job.expressions))
+        return fit_column(model, counted, allow_mixed=allow_mixed, read_as=read_as), outcome
     reading = Reading(dict(job.columns), job.percent, expressions=dict(job.expressions))
     labelled = _labelled(expanded(files), reading.name("correct"))
     share = min(1.0, sample_rows / max(labelled, 1))
