@@ -587,6 +587,10 @@ def test_tallies_by_a_model_certify_it_on_other_rows(tmp_path):
             *("--model", tmp_path / "first"),
         )
     ok("fit", tmp_path / "1.parquet", tmp_path / "2.parquet", "--from", tmp_path / "first", "-o", tmp_path / "second")
+    for option in (["--alpha", "0.2"], ["--bands", "4"], ["--percent"], ["--ids", "ignore"]):
+        code, _, notes = run("fit", tmp_path / "1.parquet", "--from", tmp_path / "first", "-o", tmp_path / "x", *option)
+        assert code == 2
+        assert f"{option[0]} would have no effect" in " ".join(notes.split())
     first, second = load(tmp_path / "first"), load(tmp_path / "second")
     assert second.rows_ == 1600
     np.testing.assert_array_equal(first.calibrator_.maps_.planned.tops, second.calibrator_.maps_.planned.tops)
