@@ -47,12 +47,14 @@ class Where:
     """Where a job runs, and who is told about it.
 
     progress : called with the name of the step and the number of rows.
+    on_total : called with the number of rows of a step when it begins, and with None when it ends.
     on_bad : called with each bad row, as an object.
     """
 
     engine: Engine = "local"
     address: str | None = None
     progress: Progress | None = None
+    on_total: Callable[[int | None], None] = lambda rows: None
     on_bad: Callable[[dict[str, Any]], None] | None = None
 
 
@@ -88,7 +90,9 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
         if where.progress is not None:
             where.progress(step, done)
 
+    where.on_total(sum(part.rows for part in parts))
     results = run(job, parts, where.engine, where.address, take) if parts else []
+    where.on_total(None)
     for part, result in zip(parts, results, strict=True):
         if "error" in result:
             errors[part.path] = result["error"]
