@@ -9,6 +9,8 @@ import polars as pl
 import pytest
 
 from qacal.cli import options, progress_line
+from qacal.cluster.jobs import Job
+from qacal.cluster.running import count
 from qacal.sources.questions.quiz import answers
 from tests.cli.test_cli import ok, run
 
@@ -40,6 +42,20 @@ def test_progress_has_rows_speed_and_time_left(terminal):
     assert re.fullmatch(r"calibrating: 2,000,000 of 3,000,000 rows, [\d,]+ a second, 0 s left", shown[2])
     assert all(len(line) < 80 for line in shown)
     assert terminal.getvalue().endswith("\r\x1b[2K")
+
+
+def test_a_job_knows_how_many_rows_are_left(terminal, tmp_path):
+    (tmp_path / "days").mkdir()
+    for day in range(3):
+        answers().slice(100 * day, 100).write_parquet(tmp_path / "days" / f"{day}.parquet")
+    job = Job("tally", groups="subject", ids="ignore")
+    with redirect_stderr(terminal), options.job_runs("local", None, None) as where:
+        count(job, [str(tmp_path / "days")], str(tmp_path / "t"), where)
+        where.progress("training", 7)  # the rows of another step are not those of the job
+    shown = lines(terminal)
+    assert [re.match(r"counting: (\d+) of 300 rows", line)[1] for line in shown[:3]] == ["100", "200", "300"]
+    assert shown[1].endswith(" left")
+    assert shown[3].startswith("training: 7 rows")
 
 
 def test_a_note_takes_the_place_of_the_line(terminal):

@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 
 from qacal import Column, QACalibrator, load
 from tests.answers import answers
-from tests.cli.test_cli import ok
+from tests.cli.test_cli import ok, run
 from tests.cluster.processes import descendants, kill_one, outside_listeners, wait_for
 from tests.cluster.rows import all_rows, write_days
 
@@ -159,6 +159,20 @@ def test_a_job_that_was_stopped_does_only_what_is_left(data, tmp_path):
     assert len(after) == 24
     assert {path: after[path] for path in before} == before
     assert all_rows(tmp_path / "out")["id"].to_list() == all_rows(data / "days")["id"].to_list()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_an_address_without_a_cluster_is_given_up(data, tmp_path, monkeypatch, address):
+    monkeypatch.setattr("qacal.cluster.engines._SECONDS_TO_CONNECT", 3.0)
+    options = ["--groups", "topic", "--engine", "ray", "--address", address]
+    code, _, said = run("tally", data / "days", "-o", tmp_path / "t.parquet", *options)
+    assert code == 1
+    assert f"there is no Ray cluster at {address}: it did not answer within 3 seconds" in " ".join(said.split())
+
+
+def test_an_address_in_the_environment_is_not_taken_for_a_cluster_of_this_machine(data, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    ok("tally", data / "days", "-o", tmp_path / "t.parquet", "--groups", "topic", "--engine", "ray")
 
 
 def test_a_cluster_for_one_command_listens_on_this_machine_alone(data, tmp_path):

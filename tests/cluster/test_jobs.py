@@ -70,6 +70,21 @@ def test_embedding_many_files_gives_the_vectors_of_one(days, tmp_path):
     assert_frame_equal(pl.read_parquet(tmp_path / "out" / "0.parquet"), pl.read_parquet(tmp_path / "0.parquet"))
 
 
+@pytest.mark.parametrize("command", ["apply", "embed"])
+def test_a_job_tells_what_it_did_as_json(command, days, model, tmp_path):
+    options = [model] if command == "apply" else []
+    told = json.loads(ok(command, *options, days, "-o", tmp_path / "out", "--json"))
+    assert told == {"folder": f"{tmp_path}/out", "rows": 1200, "bad_rows": 0, "parts": 3, "done_before": 0}
+
+
+def test_a_model_of_many_files_knows_how_they_were_read(days, tmp_path):
+    for path in days.iterdir():
+        pl.read_parquet(path).with_columns(confidence=pl.col("confidence") * 100).write_parquet(path)
+    ok("fit", days, "-o", tmp_path / "model", "--partition", "column:topic", "--percent")
+    assert load(tmp_path / "model").read_as_.percent
+    ok("apply", tmp_path / "model", days, "-o", tmp_path / "out")
+
+
 def test_folders_within_a_folder_keep_their_names(days, model, tmp_path):
     (tmp_path / "logs" / "day=1").mkdir(parents=True)
     (tmp_path / "logs" / "day=2").mkdir()
@@ -225,7 +240,7 @@ def test_a_bad_file_is_named_and_all_others_are_done(days, model, tmp_path):
     assert not (tmp_path / "tally.parquet.parts").exists()
 
 
-def test_bad_rows_are_named_by_file_and_row_and_skipped(days, model, tmp_path):
+def test_bad_rows_are_named_by_file_and_row_and_skipped(days, model, tmp_path, monkeypatch):
     broken = pl.read_parquet(days / "1.parquet").with_columns(
         confidence=pl.when(pl.int_range(pl.len()) == 7).then(1.7).otherwise("confidence")
     )
@@ -236,8 +251,19 @@ def test_bad_rows_are_named_by_file_and_row_and_skipped(days, model, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0.parquet", "2.parquet"]
     bad = tmp_path / "bad.jsonl"
     _, _, notes = run("apply", model, days, "-o", tmp_path / "out", "--skip-bad-rows", bad)
-    assert f"Bad rows: 1. Those of this run are in {bad}." in notes
+    assert f"Bad rows: 1. They are in {bad}." in notes
     (row,) = map(json.loads, bad.read_text().splitlines())
+    (tmp_path / "out" / "0.parquet").unlink()
+    _, _, notes = run("apply", model, days, "-o", tmp_path / "out", "--skip-bad-rows", bad)
+    assert "2 parts of 3 had been done before" in notes
+    assert f"Bad rows: 1. They are in {bad}." in notes
+    assert [*map(json.loads, bad.read_text().splitlines())] == [row]
+    # More of them than a file can note: the part is done again.
+    monkeypatch.setattr(parts_module, "_MOST_NOTED", 100)
+    for _ in range(2):
+        _, _, notes = run("apply", model, days, "-o", tmp_path / "out", "--skip-bad-rows", bad, "--max-bad", "0.3")
+        assert "done before" not in notes
+        assert [*map(json.loads, bad.read_text().splitlines())] == [row]
     assert row["place"] == "row 8"
     assert row["row"]["confidence"] == 1.7
     assert all_rows(tmp_path / "out")["calibrated"].null_count() == 1
@@ -561,6 +587,10 @@ def test_tallies_by_a_model_certify_it_on_other_rows(tmp_path):
             *("--model", tmp_path / "first"),
         )
     ok("fit", tmp_path / "1.parquet", tmp_path / "2.parquet", "--from", tmp_path / "first", "-o", tmp_path / "second")
+    for option in (["--alpha", "0.2"], ["--bands", "4"], ["--percent"], ["--ids", "ignore"]):
+        code, _, notes = run("fit", tmp_path / "1.parquet", "--from", tmp_path / "first", "-o", tmp_path / "x", *option)
+        assert code == 2
+        assert f"{option[0]} would have no effect" in " ".join(notes.split())
     first, second = load(tmp_path / "first"), load(tmp_path / "second")
     assert second.rows_ == 1600
     np.testing.assert_array_equal(first.calibrator_.maps_.planned.tops, second.calibrator_.maps_.planned.tops)

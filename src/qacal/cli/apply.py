@@ -134,7 +134,6 @@ def _run_job(
     with options.job_runs(*runs) as where:
         outcome = run_job(Job("apply", **settings, **model_files(model)), files, output, where)
     if json:
-        parts = {"parts": len(outcome.parts), "done_before": outcome.old}
-        print(options.json_text({"folder": output, "rows": outcome.rows, "bad_rows": outcome.bad, **parts}))
+        print(options.job_summary(outcome, output))
     else:
         options.tell_outcome(outcome, f"written to {output}", runs[2])

@@ -44,7 +44,10 @@ def run(
         how = options.job_reading(files, column, False, None, skip_bad_rows, max_bad)
         with options.job_runs(engine, address, skip_bad_rows) as where:
             outcome = run_job(Job("embed", embedder=embedder, into=into, **how), files, output, where)
-        options.tell_outcome(outcome, f"with vectors written to {output}", skip_bad_rows)
+        if json:
+            print(options.job_summary(outcome, output))
+        else:
+            options.tell_outcome(outcome, f"with vectors written to {output}", skip_bad_rows)
         return
     (file,) = files
     options.require_apart(file, output, skip_bad_rows)

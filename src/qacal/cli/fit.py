@@ -41,6 +41,7 @@ _CALIBRATORS = {
 
 
 def run(
+    context: typer.Context,
     output: Annotated[str, typer.Option("--output", "-o", metavar="MODEL", help="Folder for the model.")],
     files: options.FilesOrStore = None,
     embedder: Annotated[
@@ -216,6 +217,12 @@ def run(
                 raise typer.BadParameter(f"{option} does not go with many files or tallies; fit on one file of rows.")
     if not all(are_tallies) and (any(are_tallies) or from_ is not None):
         raise typer.BadParameter(f"{files[are_tallies.index(False)]} has no tally; --from takes tallies (qacal tally).")
+    if from_ is not None:
+        _require_unset(
+            context,
+            {"embedder", "files", "output", "from_", "allow_mixed", "json", "engine", "address"},
+            "its parts and settings are those of --from",
+        )
     for option, value in (("--alpha", alpha), ("--within", within), ("--train-share", train_share)):
         if value is not None and not 0 < value < 1:
             raise typer.BadParameter(f"{option} is {value:g}; expected a number between 0 and 1.")
@@ -304,6 +311,14 @@ def run(
         options.note(f"Saved to {output}. A running qacal serve {quote(output)} --collect loads it.")
     else:
         _print_next(file, output, by, used=(certify, group_rows), skips=skip_bad_rows is not None)
+
+
+def _require_unset(context: typer.Context, allowed: set[str], reason: str) -> None:
+    """Raise if an option is given that the command would ignore."""
+    for option in context.command.params:
+        source = context.get_parameter_source(str(option.name))
+        if option.name not in allowed and source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"{option.opts[0]} would have no effect: {reason}. Leave it out.")
 
 
 def _is_tally(file: str) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -271,7 +272,7 @@ def input_rows(
         reading = reading_of(rows, column, percent, expression, model)
         with (
             skipping(reading, skip_bad_rows, max_bad, bad_rows_are) as reading,
-            progress_line.showing(rows.known_length) as tell,
+            progress_line.showing(cache(rows.known_length)) as tell,
         ):
             yield rows, reading, tell
 
@@ -342,8 +343,9 @@ def job_runs(engine: Any, address: str | None, skip_bad_rows: Path | None) -> It
     from qacal.cluster.running import Where
     from qacal.records.writers import atomic_file, json_line
 
-    with progress_line.showing() as tell:
-        where = Where(engine, address, tell)
+    totals: list[int | None] = [None]
+    with progress_line.showing(lambda: totals[-1]) as tell:
+        where = Where(engine, address, tell, totals.append)
         if skip_bad_rows is None:
             yield where
             return
@@ -358,6 +360,12 @@ def job_runs(engine: Any, address: str | None, skip_bad_rows: Path | None) -> It
             raise problem
 
 
+def job_summary(outcome: Outcome, output: str) -> str:
+    """Return what a job did, as JSON."""
+    parts = {"parts": len(outcome.parts), "done_before": outcome.old}
+    return json_text({"folder": output, "rows": outcome.rows, "bad_rows": outcome.bad, **parts})
+
+
 def tell_outcome(outcome: Outcome, written: str, skip_bad_rows: Path | None) -> None:
     """Print what a job did."""
     files = len({part.path for part in outcome.parts})
@@ -365,7 +373,7 @@ def tell_outcome(outcome: Outcome, written: str, skip_bad_rows: Path | None) -> 
     if outcome.old:
         note(f"{counted(outcome.old, 'part')} of {len(outcome.parts):,} had been done before and stayed.")
     if outcome.bad and skip_bad_rows is not None:
-        note(f"Bad rows: {outcome.bad:,}. Those of this run are in {skip_bad_rows}.")
+        note(f"Bad rows: {outcome.bad:,}. They are in {skip_bad_rows}.")
 
 
 @contextmanager

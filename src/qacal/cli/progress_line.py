@@ -23,17 +23,19 @@ _shown: list[str] = []
 def showing(total: Callable[[], int | None] = lambda: None) -> Iterator[Callable[[str, int], None] | None]:
     """Yield a callback that takes the name of a step and the number of its rows so far; None without a terminal.
 
-    total : returns the number of rows of a step, if it is known; called at most once.
+    total : returns the number of rows of a step, if it is known; called when a step begins.
     """
     if is_quiet or not sys.stderr.isatty():
         yield None
         return
-    pace, last = Pace(total()), 0.0
+    pace, last = Pace(), 0.0
 
     def tell(what: str, rows: int) -> None:
         nonlocal last
         now = monotonic()
         is_new = pace.add(what, rows, now)
+        if is_new:
+            pace.total = total()
         if is_new or now - last >= _SECONDS:
             last = now
             show(pace.line())
@@ -70,7 +72,7 @@ class Pace:
     """
 
     def __init__(self, total: int | None = None) -> None:
-        self._total = total
+        self.total = total
         self._what = ""
         self._rows = self._first = 0
         self._began = self._now = 0.0
@@ -86,12 +88,12 @@ class Pace:
 
     def line(self) -> str:
         seconds, done = self._now - self._began, self._rows - self._first
-        has_total = self._total is not None and self._rows <= self._total
-        line = f"{self._what}: {self._rows:,}{f' of {self._total:,}' if has_total else ''} rows"
+        has_total = self.total is not None and self._rows <= self.total
+        line = f"{self._what}: {self._rows:,}{f' of {self.total:,}' if has_total else ''} rows"
         if seconds <= 0 or done <= 0:
             return line
         rate = done / seconds
-        left = f", {duration((self._total - self._rows) / rate)} left" if has_total and self._total else ""
+        left = f", {duration((self.total - self._rows) / rate)} left" if has_total and self.total else ""
         return f"{line}, {f'{rate:,.0f}' if rate >= 10 else f'{rate:.1f}'} a second{left}"
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.util import find_spec
+from threading import Event, Timer
 from typing import Any, Literal, TypeAlias
 
 from qacal.cluster.jobs import Job, Worker
@@ -40,6 +41,9 @@ _QUIET = {
 _ATTEMPTS = 3
 _MOST_PARTITIONS = 1000
 _RESULT = "qacal result "
+# A cluster that does not answer for so many seconds is given up.
+_SECONDS_TO_CONNECT = 60.0
+_CONNECTING, _CONNECTED, _REFUSED = "qacal connects", "qacal is connected", "qacal is refused: "
 
 
 def run(
@@ -96,6 +100,10 @@ def _in_process(job: Job, parts: Sequence[Part], engine: Engine, address: str | 
         )
         assert child.stdin is not None
         assert child.stdout is not None
+        is_late = Event()
+        # Ray tries again and again, and does not end when it is asked to.
+        limit = Timer(_SECONDS_TO_CONNECT, lambda: (is_late.set(), child.kill()))
+        limit.daemon = True
         try:
             with suppress(BrokenPipeError), child.stdin:  # it has ended; what it wrote comes below
                 pickle.dump((job, list(parts), engine, address), child.stdin)
@@ -104,13 +112,29 @@ def _in_process(job: Job, parts: Sequence[Part], engine: Engine, address: str | 
                 if text.startswith(_RESULT):
                     count += 1
                     yield json.loads(text.removeprefix(_RESULT))
+                elif text.startswith(_CONNECTING):
+                    limit.start()
+                elif text.startswith(_CONNECTED):
+                    limit.cancel()
+                elif text.startswith(_REFUSED):
+                    raise _no_cluster(address, text.removeprefix(_REFUSED).strip())
+            if is_late.is_set():
+                raise _no_cluster(address, f"it did not answer within {_SECONDS_TO_CONNECT:g} seconds")
         finally:
+            limit.cancel()
             child.terminate()
             child.stdout.close()
             child.wait()
         if count < len(parts):
             log.seek(0)
             raise EngineError(log.read()[-2000:].decode("utf-8", "replace").strip() or f"exit code {child.returncode}")
+
+
+def _no_cluster(address: str | None, reason: str) -> InputError:
+    return InputError(
+        f"there is no Ray cluster at {address}: {reason}. Check --address; on its machine, ray status tells whether it "
+        "runs."
+    )
 
 
 def _environment(engine: Engine, address: str | None) -> dict[str, str]:
@@ -140,7 +164,17 @@ def _with_daft(job: Job, parts: Sequence[Part], engine: Engine, address: str | N
     if engine == "ray":
         ray = optional_package("ray", "cluster")
         own = {"include_dashboard": False, "object_store_memory": 256 * 2**20} if address is None else {}
-        ray.init(address, logging_level="ERROR", log_to_driver=False, **own)
+        if address is not None:
+            print(_CONNECTING, flush=True)
+        try:
+            # Without an address, Ray would take that of the environment, or of a cluster that somebody else started.
+            ray.init(address or "local", logging_level="ERROR", log_to_driver=False, **own)
+        except (ConnectionError, ValueError) as error:
+            if address is None:
+                raise
+            print(f"{_REFUSED}{(str(error).splitlines() or ['it does not answer'])[0]:.300}", flush=True)
+            os._exit(1)
+        print(_CONNECTED, flush=True)
         daft.set_runner_ray()
         workers = int(ray.cluster_resources().get("CPU", 1))
     else:

@@ -150,13 +150,13 @@ class Worker:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", QacalWarning)
                 frame, more = self._output(part, reading)
-            result = {"rows": part.rows, "bad": bad.count}
+            notes = [str(one.message) for one in caught if issubclass(one.category, QacalWarning)]
+            rows = [{"place": fault.place, "problem": str(fault), "row": fault.row} for fault in faults]
+            result = {"rows": part.rows, "bad": bad.count, "notes": notes, "faults": rows}
             part.write(frame, job.key, result, more)
         except (InputError, OSError) as error:
             return {"part": part.output, "error": str(error)}
-        notes = [str(one.message) for one in caught if issubclass(one.category, QacalWarning)]
-        rows = [{"place": fault.place, "problem": str(fault), "row": fault.row} for fault in faults]
-        return {**result, "part": part.output, "faults": rows, "notes": notes}
+        return {**result, "part": part.output}
 
     def _reading(self, bad: BadRows) -> Reading:
         job = self.job

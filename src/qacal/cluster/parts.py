@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 PART_ROWS = 8 * BATCH_ROWS
 _METADATA = "qacal"
+_MOST_NOTED = 2**22
 
 
 def is_url(path: str) -> bool:
@@ -79,12 +80,18 @@ class Part:
         if noted is None:
             raise InputError(f"{self.output} exists, and no job of qacal wrote it. Name another folder with -o.")
         is_same = noted["job"] == job and noted["part"] == asdict(self) | {"output": ""}
-        return dict(noted["result"]) if is_same else None
+        return noted["result"] if is_same else None
 
     def write(self, frame: pl.DataFrame, job: str, result: dict[str, Any], more: dict[str, str]) -> None:
-        """Write the output; it is there as a whole or not at all."""
+        """Write the output; it is there as a whole or not at all.
+
+        Its metadata has the result, so that a run that finds it can tell the same. If there are too many bad rows for
+        that, such a run does the part again.
+        """
         noted = {"job": job, "part": asdict(self) | {"output": ""}, "result": result}
-        metadata = {**more, _METADATA: json.dumps(noted)}
+        if len(text := json.dumps(noted, default=str)) > _MOST_NOTED:
+            text = json.dumps(noted | {"result": None})
+        metadata = {**more, _METADATA: text}
         if is_url(self.output):
             frame.write_parquet(self.output, metadata=metadata)
             return

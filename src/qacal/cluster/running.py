@@ -26,7 +26,7 @@ from qacal.model.fitting import FitInputs, Split
 from qacal.model.pipeline import Progress
 from qacal.model.samples import MOST_CELLS
 from qacal.model.tallies import Counted, fit_column, recertified
-from qacal.records.reading import Reading
+from qacal.records.reading import ReadAs, Reading
 from qacal.records.table import FrameTable
 from qacal.storage import version_of
 
@@ -47,12 +47,14 @@ class Where:
     """Where a job runs, and who is told about it.
 
     progress : called with the name of the step and the number of rows.
+    on_total : called with the number of rows of a step when it begins, and with None when it ends.
     on_bad : called with each bad row, as an object.
     """
 
     engine: Engine = "local"
     address: str | None = None
     progress: Progress | None = None
+    on_total: Callable[[int | None], None] = lambda rows: None
     on_bad: Callable[[dict[str, Any]], None] | None = None
 
 
@@ -88,7 +90,9 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
         if where.progress is not None:
             where.progress(step, done)
 
+    where.on_total(sum(part.rows for part in parts))
     results = run(job, parts, where.engine, where.address, take) if parts else []
+    where.on_total(None)
     for part, result in zip(parts, results, strict=True):
         if "error" in result:
             errors[part.path] = result["error"]
@@ -148,7 +152,8 @@ def fit_files(
     work = output.rstrip("/") + PARTS
     if model.partition is not None and isinstance(column := as_partition(model.partition), Column):
         counted, outcome = count(replace(job, kind="tally", groups=column.name), files, output, where, MOST_CELLS)
-        return fit_column(model, counted, allow_mixed=allow_mixed), outcome
+        read_as = ReadAs(dict(job.columns), job.percent, dict(job.expressions))
+        return fit_column(model, counted, allow_mixed=allow_mixed, read_as=read_as), outcome
     reading = Reading(dict(job.columns), job.percent, expressions=dict(job.expressions))
     labelled = _labelled(expanded(files), reading.name("correct"))
     share = min(1.0, sample_rows / max(labelled, 1))

@@ -259,8 +259,14 @@ def _counted(tallies: dict[str, Tally], batch: Batch, version: str | None, ids: 
 # Cells to a model
 
 
-def fit_column(model: QACalibrator, counted: Counted, *, allow_mixed: bool = False) -> QACalibrator:
-    """Fit a model whose groups are a column to a tally of its rows; `model` has the other parameters."""
+def fit_column(
+    model: QACalibrator, counted: Counted, *, allow_mixed: bool = False, read_as: ReadAs | None = None
+) -> QACalibrator:
+    """Fit a model whose groups are a column to a tally of its rows.
+
+    model : has the other parameters.
+    read_as : how the rows were read; a tally does not tell.
+    """
     tally = _certifying(counted, allow_mixed=allow_mixed)
     (name,) = tally.partitions
     model.set_params(partition=Column(name))
@@ -287,7 +293,7 @@ def fit_column(model: QACalibrator, counted: Counted, *, allow_mixed: bool = Fal
             origins=counted.sources.known(),
             groups=Summaries(tally, pipeline.depth, Sampler(), 0),
             fit_record=_record(tally.with_confidence(calibrator.predict_tally(tally)), pipeline.depth, counted),
-            read_as=ReadAs(),
+            read_as=read_as or ReadAs(),
             widths=widths,
         )
     )
