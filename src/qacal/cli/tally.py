@@ -88,7 +88,7 @@ def run(
     with options.job_runs(engine, address, skip_bad_rows) as where:
         counted, outcome = count(job, files, output, where)
         counted.require_independent()
-        if ids != "documents":
+        if groups is not None and ids != "documents":
             require_few(len(counted.certify), output)
         counted.save(output)
     clean_up(output)

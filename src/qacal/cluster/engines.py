@@ -101,8 +101,12 @@ def _in_process(job: Job, parts: Sequence[Part], engine: Engine, address: str | 
         assert child.stdin is not None
         assert child.stdout is not None
         is_late = Event()
-        # Ray tries again and again, and does not end when it is asked to.
-        limit = Timer(_SECONDS_TO_CONNECT, lambda: (is_late.set(), child.kill()))
+
+        def give_up() -> None:
+            is_late.set()
+            child.kill()  # Ray tries again and again, and does not end when it is asked to
+
+        limit = Timer(_SECONDS_TO_CONNECT, give_up)
         limit.daemon = True
         try:
             with suppress(BrokenPipeError), child.stdin:  # it has ended; what it wrote comes below

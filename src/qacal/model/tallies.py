@@ -169,7 +169,8 @@ class Counted:
 
 
 def _fields(text: str) -> dict[str, Any]:
-    plain, sources = json.loads(text), Sources()
+    plain: dict[str, Any] = json.loads(text)
+    sources = Sources()
     sources.add_plain(plain.pop("sources", {}))
     arrays = {name: np.array(value, dtype=np.int64) for name, value in plain.items() if isinstance(value, list)}
     return plain | arrays | {"sources": sources}
