@@ -344,7 +344,7 @@ def _whole(values: Any, name: str) -> Ints:
 
 
 def _from_objects(values: list[Any]) -> GroupColumn:
-    if {*map(type, values)} <= {str, type(None)}:  # the usual case, at a twentieth of the time
+    if {*map(type, values)} <= {str, type(None)}:  # the usual case, without a look at each value
         texts = tuple(sorted({*values} - {None, ""}))
         places = dict.fromkeys((None, ""), NO_GROUP) | {text: place for place, text in enumerate(texts)}
         if texts:
