@@ -46,7 +46,7 @@ from qacal.errors import ArtifactError, QacalError
 from qacal.model.saved import CLASSES
 from qacal.parameters import Axes, Between, Offsets, Rising
 from qacal.partitions import BisectingTree, KDTree, Product
-from qacal.storage import MODEL, SCHEMA, digest, flatten, load, save, unflatten
+from qacal.storage import MODEL, SCHEMA, digest, flatten, load, save, unflatten, version_of
 from qacal.tally.arrays import Floats, Ints
 from tests.calibrators.contract import CALIBRATORS, name_of
 from tests.sizes import FULL, sized
@@ -725,9 +725,21 @@ def test_each_fault_has_its_message(model):
     with_document(document.replace(b'"alpha": 0.1', b'"alpha": 0.01'), "does not match its digest")
     with_document(b" " * (64 * 2**20 + 1), "no file of at most 67108864 bytes")
     (model / MODEL).unlink()
-    refuses(model, "model.json cannot be read: No such file")
+    refuses(model, "is no model: it has no model.json, but arrays-.* copy the whole model again")
     (model / MODEL).mkdir()
     refuses(model, "model.json cannot be read: Is a directory")
+
+
+def test_a_folder_that_is_no_model_is_told_with_what_it_has(model, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    for read in (load_turn, version_of):
+        with pytest.raises(ArtifactError, match=r"other is no model: the folder is empty\. Name a folder"):
+            read(other)
+    (other / "notes.txt").touch()
+    refuses(other, r"other is no model: it has no model\.json, but notes\.txt\. Name a folder that qacal fit made")
+    shutil.copytree(model, other / "mine")
+    refuses(other, r"but mine, notes\.txt\. Did you mean .*mine\?")
 
 
 def test_another_layout_of_the_document_is_accepted(model):

@@ -412,6 +412,14 @@ def _folder(path: str | Path, document: str) -> Path:
         raise ArtifactError(f"{home} does not exist; a model is a folder that qacal fit makes (in Python: save).")
     if not home.is_dir():
         raise ArtifactError(f"{home} is not a folder; a model is a folder with a {document} in it.")
+    if not os.path.lexists(home / document) and os.access(home, os.R_OK | os.X_OK):
+        names = sorted(path.name for path in home.iterdir())
+        models = [home / name for name in names if any((home / name / kind).is_file() for kind in (MODEL, MODEL_SET))]
+        remedy = f"Did you mean {some_of(models, 2)}?" if models else "Name a folder that qacal fit made."
+        if any(map(_PART.fullmatch, names)):
+            remedy = "Parts of a model are there: copy the whole model again."
+        holds = f"it has no {document}, but {some_of(names)}" if names else "the folder is empty"
+        raise ArtifactError(f"{home} is no model: {holds}. {remedy}")
     return home
 
 

@@ -137,7 +137,7 @@ class MarginMaps:
         else:
             answer = rows.confidence if rows.answer is None else rows.answer
         intercept, slope = self.moves
-        return np.clip(intercept[band] + slope[band] * answer, 0.0, 1.0)
+        return np.minimum(np.maximum(intercept[band] + slope[band] * answer, 0.0), 1.0)
 
     @property
     def moves(self) -> tuple[Floats, Floats]:

@@ -192,7 +192,7 @@ class BaseModel(ABC):
         seen.warn()
 
     def _warm(self) -> None:
-        """Load packages and embedder by calibrating made-up rows, as objects and as frames."""
+        """Load packages and embedder by calibrating made-up rows, as objects and as frames, one and several."""
         import polars as pl
 
         rows = [
@@ -201,7 +201,7 @@ class BaseModel(ABC):
             | ({} if (rule := model.decision_rule_) is None or rule.column is None else {rule.column: None})
             for value, model in self._models.items()
         ]
-        forms = [rows, pl.DataFrame(rows)]
+        forms = [rows, rows * 2, pl.DataFrame(rows)]
         if "pandas" in sys.modules:
             forms.append(sys.modules["pandas"].DataFrame(rows))
         for records in forms:

@@ -96,7 +96,9 @@ class Feature:
         if self.kind == "category":
             return {self.name: list(values)}
         if self.most is not None:
-            return {self.name: np.array([parse_number(value, most=math.inf) for value in values], dtype=np.float64)}
+            is_plain = {*map(type, values)} <= {bool, float, type(None)}
+            numbers = values if is_plain else [parse_number(value, most=math.inf) for value in values]
+            return {self.name: np.array(numbers, dtype=np.float64)}
         if self.kind == "logprobs":
             table = np.array([_token_numbers(_listed(value)) for value in values], dtype=np.float64)
             columns = list(table.reshape(-1, 4).T)

@@ -28,7 +28,7 @@ from qacal.model.defaults import Output
 from qacal.model.fitting import FitInputs, Fitted, FittedFor, fit_model
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline, Progress, no_progress
-from qacal.model.reasons import reasons
+from qacal.model.reasons import lacking_columns, reasons
 from qacal.model.samples import Overview
 from qacal.model.widths import Widths
 from qacal.parameters import HasParameters
@@ -279,7 +279,8 @@ class QACalibrator(HasParameters, BaseModel):
             for one, places in zip(found, maps.bins_by_level(rows).tolist(), strict=True):
                 one["cells"] = places
         if not why:
-            return found
+            lacking = lacking_columns(self, batch)
+            return [{**one, "lacking": names} if names else one for one, names in zip(found, lacking, strict=True)]
         return [{**one, **more} for one, more in zip(found, reasons(self, batch, found, read, vectors), strict=True)]
 
     def _evidence(self, batch: Batch, rows: Rows, unlike: Floats) -> Evidence:

@@ -15,14 +15,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from qacal.calibrators.base import Calibrator, Rows
-from qacal.calibrators.score import LearnedScore, ScoreReading
-from qacal.calibrators.score.texts import PairTexts
+from qacal.calibrators.score import LearnedScore, ScoreReader, ScoreReading
 from qacal.embedders import ColumnEmbedder, Embedder, StaticEmbedder, embedder
 from qacal.errors import InputError
 from qacal.model.features import Embed, Feature
@@ -274,9 +274,16 @@ class Pipeline:
             if batch.reading.has(feature.name, batch.table.names):
                 values = batch.listed(feature.name)
                 inputs |= feature.read(values, *texts, self.embed)
-        words = PairTexts.of(*texts) if any(score.reads_words for score in self.scores) else None
-        read = self.score._read(inputs, words, explains=explains)
-        return read if self.first is None else replace(read, first=self.first._read(inputs, words).score), groups
+        read, *first = self._reader.read(inputs, texts, explains=explains)
+        return replace(read, first=first[0].score) if first else read, groups
+
+    @cached_property
+    def _reader(self) -> ScoreReader:
+        return ScoreReader(self.scores)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle and copy without the reader, which is made again when it is needed."""
+        return {name: value for name, value in vars(self).items() if name != "_reader"}
 
     def rows_of(self, read: ScoreReading, groups: Any, ids: ArrayLike | None) -> Rows:
         """Return rows in the form that the calibrator's maps take."""

@@ -29,17 +29,22 @@ def reasons(
 
     evidence, read, vectors : the evidence of the rows, what the score says of them, and their vectors.
     """
-    features = [feature.name for feature in model.pipeline_.features]
-    columns = {
-        name: batch.listed(name) if batch.reading.has(name, batch.table.names) else [None] * len(batch)
-        for name in features
-    }
+    lacking = lacking_columns(model, batch)
     for row, one in enumerate(evidence):
         yield {
             "parts": _parts(model, read, row, one["confidence"], one["calibrated"]),
             "nearest": _nearest(model, vectors[row]) if vectors is not None else [],
-            "lacking": [name for name, values in columns.items() if is_missing(values[row])],
+            "lacking": lacking[row],
         }
+
+
+def lacking_columns(model: QACalibrator, batch: Batch) -> list[list[str]]:
+    """Return the columns that the score would read and each row does not have."""
+    names = [feature.name for feature in model.pipeline_.features]
+    columns = {name: batch.listed(name) for name in names if batch.reading.has(name, batch.table.names)}
+    return [
+        [name for name in names if name not in columns or is_missing(columns[name][row])] for row in range(len(batch))
+    ]
 
 
 def _parts(model: QACalibrator, read: ScoreReading, row: int, confidence: float, calibrated: float) -> dict[str, float]:

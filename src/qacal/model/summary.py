@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,6 +41,22 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     elif model.rows_ < _FEW and model.learned_score_ is None:
         lines.append(f"With fewer than {_FEW} rows the calibration is unreliable.")
     return "\n".join(lines)
+
+
+def key_figures(model: QACalibrator) -> dict[str, Any]:
+    """Return what two versions of a model can be compared by without further rows; None where a model has none."""
+    maps, score = model.calibrator_.maps_, model.learned_score_
+    margins = maps if isinstance(maps, MarginMaps) else None
+    return {
+        "certifying_rows": model.rows_ if model.calibrator_.properties.is_certified else None,
+        "score_rows": None if score is None else score.rows_,
+        "error_bound": maps.median_error_bound() if isinstance(maps, BinMaps | MarginMaps) else None,
+        "bands": None if margins is None else margins.n_bands,
+        "group_width": None if margins is None else margins.median_group_width(),
+        "groups": len(model.describe_groups()),
+        "columns": model.pipeline_.columns,
+        "has_threshold": model.decision_rule_ is not None,
+    }
 
 
 def _too_few(model: QACalibrator, is_certified_apart: bool) -> list[str]:

@@ -42,7 +42,8 @@ from qacal.records.provenance import SAMPLING, AllowOtherSource, Sources, is_pro
 from qacal.records.reading import Batch, ReadAs
 from qacal.records.writers import atomic_file, plain_errors
 from qacal.tally.arrays import Ints, seven_decimals
-from qacal.tally.table import coded
+from qacal.tally.cells import SUMS
+from qacal.tally.table import coded, repeated_sums
 from qacal.tally.tally import DOCUMENTS, Tally, TallySum
 from qacal.thresholds.fit_record import CANDIDATES, MOST_QUESTIONS, FitRecord, at_candidates, lowest
 
@@ -97,7 +98,7 @@ class Counted:
         ids, ids_rows, texts = _NONE, _NONE, _NONE
         for one in parts:
             models.add(one.model)
-            if one.tallies and one.has_ids is not None:
+            if one.has_ids is not None:
                 kinds.add(one.has_ids)
             if len(models) > 1:
                 raise InputError("these tallies were made with different models, or some without one; they do not add.")
@@ -132,11 +133,17 @@ class Counted:
     # As a file
 
     def to_frame(self) -> pl.DataFrame:
-        """Return the cells of all tallies as one table."""
+        """Return the cells of all tallies as one table, without sums that repeat others."""
         import polars as pl
 
-        frames = [one.to_polars().with_columns(tally=pl.lit(name)) for name, one in self.tallies.items() if len(one)]
-        return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame()
+        frames = [
+            one.to_polars().drop(repeated_sums(one.is_weighted, one.is_soft)).with_columns(tally=pl.lit(name))
+            for name, one in self.tallies.items()
+            if len(one)
+        ]
+        if len(frames) < 2:
+            return frames[0] if frames else pl.DataFrame()
+        return pl.concat(frames, how="diagonal_relaxed")
 
     def metadata(self) -> dict[str, str]:
         """Return the rest, for the metadata of the file."""
@@ -158,13 +165,14 @@ class Counted:
         if "tally" not in frame.columns:
             return Counted({"certify": Tally.from_polars(frame)} if frame.height else {}, **_fields(text))
         tallies = {}
-        for (name,), part in frame.group_by("tally", maintain_order=True):
+        for name in (names := frame["tally"].unique(maintain_order=True)):
+            part = frame if len(names) == 1 else frame.filter(pl.col("tally") == name)
             unused: list[str] = [
-                one for one in ("block", "tie") if one in part.columns and part[one].null_count() == part.height
+                one for one in ("block", "tie", *SUMS) if one in part.columns and part[one].null_count() == part.height
             ]
             if name == "held":
                 unused += [one for one in part.columns if ":" in one]
-            tallies[str(name)] = Tally.from_polars(part.drop("tally", *unused))
+            tallies[name] = Tally.from_polars(part.drop("tally", *unused))
         return Counted(tallies, **_fields(text))
 
 
@@ -181,7 +189,7 @@ def is_tally(path: str) -> bool:
     import polars as pl
 
     try:
-        return {"rows", "wwtt", "n_blocks"} <= {*pl.read_parquet_schema(path)}
+        return {"rows", "wt", "n_blocks"} <= {*pl.read_parquet_schema(path)}
     except (pl.exceptions.PolarsError, OSError):
         return False  # the command that reads it says what is wrong
 
@@ -194,7 +202,7 @@ def count_column(batch: Batch, column: str, ids: Ids, resolution: float | None =
     options: dict[str, Any] = {"n_blocks": DOCUMENTS, "ids": batch.ids} if ids == "documents" else {}
     groups = {column: coded(batch.column(column))}
     tally = Tally.of(batch.confidence, batch.correct, groups=groups, resolution=resolution, **options)
-    return _counted({"certify": tally}, batch, None, ids)
+    return count_rows({"certify": tally}, batch, None, ids)
 
 
 def count_by_model(
@@ -244,10 +252,11 @@ def count_by_model(
         if is_held.any():
             few = {name: values[is_held] for name, values in named.items()}
             tallies["held"] = Tally.of(first[is_held], read.score[is_held], **few, **options)
-    return _counted(tallies, batch, version, ids)
+    return count_rows(tallies, batch, version, ids)
 
 
-def _counted(tallies: dict[str, Tally], batch: Batch, version: str | None, ids: Ids) -> Counted:
+def count_rows(tallies: dict[str, Tally], batch: Batch, version: str | None, ids: Ids) -> Counted:
+    """Return tallies of rows, with where these come from and which questions they are of."""
     sources = Sources()
     sources.add(batch)
     if ids == "ignore" or batch.ids is None:

@@ -63,16 +63,23 @@ def render(title: str, blocks: Sequence[Block], *, intro: str = "", tables: Sequ
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
-@cache
-def _template() -> Template:
+def templates(folder: Path) -> Environment:
+    """Return the templates in a folder; what they show is text, never HTML."""
     environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
+        loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(version=__version__, css=Markup(STYLE), few=FEW_ROWS)
+    environment.globals["version"] = __version__
+    return environment
+
+
+@cache
+def _template() -> Template:
+    environment = templates(_FOLDER)
+    environment.globals.update(css=Markup(STYLE), few=FEW_ROWS)
     environment.filters.update(bound=shown_bound, percent=percent, group_name=group_name, group_numbers=group_numbers)
     return environment.get_template("page.html")
 

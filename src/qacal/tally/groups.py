@@ -137,7 +137,7 @@ class GroupColumn:
 
     def decode(self, codes: Ints) -> list[Any]:
         """Return the labels of many codes."""
-        used, where = _distinct(codes)
+        used, where = distinct(codes)
         labels: list[Any] = object_array(map(self.label, used.tolist()))[where].tolist()
         return labels
 
@@ -147,7 +147,7 @@ class GroupColumn:
         >>> as_grouping(["law", "art", "law"], 3).renamed(lambda labels: [label.upper() for label in labels]).labels
         ('ART', 'LAW')
         """
-        used, where = _distinct(self.code)
+        used, where = distinct(self.code)
         return as_grouping(object_array(rename([self.label(code) for code in used.tolist()])), len(used)).take(where)
 
     def names(self, max_depth: int | None = None) -> dict[int, Any]:
@@ -374,7 +374,7 @@ def _sorted_labels(labels: set[Any]) -> tuple[Any, ...]:
         return tuple(sorted(labels, key=lambda label: (type(label).__name__, repr(label))))
 
 
-def _distinct(codes: Ints) -> tuple[Ints, Ints]:
+def distinct(codes: Ints) -> tuple[Ints, Ints]:
     """Return the distinct codes in order, and the place of each row's code among them: numpy.unique without a sort."""
     low = int(codes.min(initial=0))
     size = int(codes.max(initial=0)) - low + 1
@@ -390,7 +390,7 @@ def _distinct(codes: Ints) -> tuple[Ints, Ints]:
 
 def _translate(column: GroupColumn, codes: dict[Any, int] | None) -> Ints:
     """Return other codes for a column's labels; without `codes`, a whole number is its own code."""
-    used, where = _distinct(column.code)
+    used, where = distinct(column.code)
     labels = [column.label(code) for code in used.tolist()]
     if codes is None:
         codes = {label: label for label in labels if isinstance(label, int)}

@@ -18,7 +18,7 @@ from qacal.parameters import is_number, is_whole, shown
 from qacal.tally.arrays import ArrayLike, Bools, Floats, Hashes, Ints, column_of_any, require_length
 
 # The constants of the splitmix64 generator (Steele, Lea and Flood, 2014): an invertible mixing of 64 bits.
-_STEP = np.uint64(0x9E3779B97F4A7C15)
+_STEP = 0x9E3779B97F4A7C15
 _MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _MOST_SEED = 2**64
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
@@ -30,11 +30,13 @@ def mix(bits: Hashes, seed: int = 0) -> Hashes:
     >>> mix(np.array([1, 2], dtype=np.uint64)) % 256
     array([193, 206], dtype=uint64)
     """
-    with np.errstate(over="ignore"):
-        z = bits + _STEP * np.uint64((int(seed) + 1) % 2**64)
-        z = (z ^ (z >> _SHIFTS[0])) * _MULTIPLIERS[0]
-        z = (z ^ (z >> _SHIFTS[1])) * _MULTIPLIERS[1]
-        return z ^ (z >> _SHIFTS[2])
+    z = np.asarray(bits + np.uint64(_STEP * (int(seed) + 1) % 2**64))
+    z ^= z >> _SHIFTS[0]
+    z *= _MULTIPLIERS[0]
+    z ^= z >> _SHIFTS[1]
+    z *= _MULTIPLIERS[1]
+    z ^= z >> _SHIFTS[2]
+    return z
 
 
 def check_seed(seed: object) -> None:

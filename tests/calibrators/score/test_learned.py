@@ -18,7 +18,10 @@ from scipy.special import expit
 from qacal import InputError, NotFittedError
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.kernel import fit_kernel
+from qacal.calibrators.score.likeness import weight_of_signals
+from qacal.calibrators.score.texts import PairTexts
 from qacal.storage import flatten, save, unflatten
+from qacal.tally.arrays import seven_decimals
 from tests.rebuilt import rebuilt
 from tests.sizes import examples
 
@@ -43,6 +46,30 @@ def at(rows, index):
     return {
         name: [values[k] for k in index] if isinstance(values, list) else values[index] for name, values in rows.items()
     }
+
+
+@pytest.mark.parametrize("lacking", [(), ("tokens",), ("topic", "tokens")])
+def test_sums_in_place_of_coordinates_give_the_same_contributions(lacking):
+    rows, y = answers(n=1500)
+    rng = np.random.default_rng(1)
+    words = ["red", "blue", "Green", "1906", "why?", "because,"]
+    texts = {name: [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in y] for name in ("question", "answer")}
+    fitted = score().fit(rows | texts, y)
+    signals = fitted.maps_.signals
+    assert None not in (signals.text, signals.form, signals.words, signals.levels)
+    new = rows | texts | {name: [None] * len(y) for name in lacking}
+    others = {"topic": np.array(rows["topic"], dtype=object)}
+    confidences = seven_decimals(np.column_stack([rows["confidence"], rows["tokens"]]))
+    read = signals.inputs(confidences, rows["embedding"], PairTexts.of(*fitted._texts(new, len(y))), others)
+    fallback = next((one for one in fitted.fallbacks_ if {*one.without} == {*lacking}), None)
+    maps = fitted.maps_ if fallback is None else fallback.maps(fitted.maps_)
+    seen = signals.seen(read, text=True, columns=[name for name in signals.columns if name not in lacking])
+    found = fitted._read(new, explains=True)
+    slow = maps.contributions(seen, weight_of_signals(found.unlike))
+    assert slow.keys() == found.parts.keys() >= {"text", "form", "words"}
+    mine = ~np.isnan(rows["tokens"]) if "tokens" not in lacking else slice(None)  # others have another fallback
+    for name, part in slow.items():
+        np.testing.assert_allclose(found.parts[name][mine], part[mine], atol=1e-12)
 
 
 @given(st.integers(0, 10**6), st.sampled_from(["none", "each", "four rows each", "equal confidence"]))

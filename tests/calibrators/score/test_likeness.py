@@ -80,6 +80,7 @@ def test_scores_of_far_rows_go_halfway_to_the_pooled_map(fitted):
     np.testing.assert_allclose(expit(sum(read.parts.values())), read.score)
     maps = fitted.maps_
     columns = {name: far[name] for name in ("shop", "price")}
-    full = maps.contributions(maps.signals.inputs(far["confidence"][:, None], far["embedding"], None, columns))
+    inputs = maps.signals.inputs(far["confidence"][:, None], far["embedding"], None, columns)
+    full = maps.contributions(inputs)
     for name, part in read.parts.items():
         np.testing.assert_allclose(part, full[name] if name == "confidence" else full[name] / 2)

@@ -20,6 +20,24 @@ def test_the_scale_does_not_matter(scale):
     assert np.abs(first_cosines(plain) - first_cosines(scaled)).max() < np.sqrt(2) * np.pi / 64
 
 
+def test_cosines_are_those_of_interpolated_ranks():
+    """A slow version: each number by itself, and each cosine."""
+    rng = np.random.default_rng(6)
+    x = np.column_stack(
+        [rng.normal(size=400), rng.integers(0, 4, 400), 1e300 * rng.normal(size=400), 5e-324 * rng.integers(0, 9, 400)]
+    )
+    numbers = fit_numbers(x)
+    new = np.vstack([x[:50], x[:50] * 3 - 1, [[np.nan] * 4, [np.inf, -np.inf, 1.0, 2.0]], numbers.quantiles.T])
+    ranks = np.empty(new.shape)
+    for at, quantiles in enumerate(numbers.quantiles):
+        places = np.unique(quantiles)
+        middle = [np.flatnonzero(quantiles == place).mean() / 64 for place in places]
+        ranks[:, at] = np.interp(new[:, at], places, middle)
+    slow = [np.sqrt(2) * np.cos(np.pi * j * ranks) / j for j in range(1, 6)]
+    slow = np.where(np.isfinite(new)[:, :, None], np.stack(slow, axis=2), 0.0).reshape(len(new), -1)
+    np.testing.assert_allclose(numbers.cosines(new), slow, atol=1e-12)
+
+
 def test_equal_numbers_have_the_middle_rank():
     x = np.array([[0.0]] * 60 + [[1.0]] * 40)
     ranks = np.arccos(first_cosines(fit_numbers(x).cosines(x)) / np.sqrt(2)) / np.pi

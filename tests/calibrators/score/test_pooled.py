@@ -133,3 +133,13 @@ def test_both_confidences_are_better_than_either():
     both, first, second = loss([0, 1], ["tokens"]), loss([0], []), loss([1], [])
     assert both < min(first, second) - 0.02
     assert abs(loss([1, 0], ["tokens"]) - both) < 0.002
+
+
+def test_a_missing_confidence_adds_nothing_to_a_curve_of_one_knot():
+    """A constant confidence has a curve of one knot, which numpy's interpolation returns for NaN, too."""
+    rng = np.random.default_rng(0)
+    stated = rng.choice([0.6, 0.8, 0.9], 400)
+    further = np.where(np.arange(400) % 2, 0.7, np.nan)
+    pooled = fit_pooled(np.column_stack([stated, further]), (rng.random(400) < stated).astype(float), "curve")
+    assert pooled.parts(np.array([[0.8, np.nan]]))[0, 1] == 0.0
+    assert pooled.parts(np.array([[0.8, 0.7]]))[0, 1] != 0.0

@@ -41,7 +41,7 @@ _ROUNDING = 1e-12
 # Below this variance texts count as equal: the squares of their differences vanish.
 _LEAST_SPREAD = 1e-150
 # In units of the length scale: no landmark is as far out as the first, and beyond the second a text is far from all.
-_FARTHEST_LANDMARK, _FAR = 1e3, 1e6
+_FARTHEST_LANDMARK, FARTHEST = 1e3, 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class Kernel:
 
     @cached_property
     def _half_squares(self) -> Floats:
-        return _half_squares(self.landmarks)
+        return half_squares(self.landmarks)
 
     def places(self, vectors: NDArray[np.floating]) -> Floats:
         """Return vectors in the principal components."""
@@ -81,7 +81,7 @@ class Kernel:
 
     def components(self, vectors: Floats) -> Floats:
         """Return what :meth:`places` does, for vectors that are known to be finite."""
-        return np.minimum(np.maximum((vectors - self.mean) @ self.axes, -_FAR), _FAR)
+        return np.minimum(np.maximum((vectors - self.mean) @ self.axes, -FARTHEST), FARTHEST)
 
     def coordinates(self, vectors: NDArray[np.floating]) -> Floats:
         """Return the coordinates of vectors, one row each."""
@@ -90,8 +90,10 @@ class Kernel:
     def at(self, places: Floats) -> Floats:
         """Return the coordinates of vectors that are given by their principal components."""
         out = np.empty((len(places), self.width))
-        for rows, block in portions(places, 512):  # the kernels of 512 rows stay in the processor's cache
-            out[rows] = _gauss(block, self.landmarks, self._half_squares) @ self.weights - self.offset
+        for first in range(0, len(places), 512):  # the kernels of 512 rows stay in the processor's cache
+            rows = slice(first, first + 512)
+            np.matmul(_gauss(places[rows], self.landmarks, self._half_squares), self.weights, out=out[rows])
+        out -= self.offset
         return out
 
 
@@ -105,7 +107,7 @@ def fit_kernel(vectors: Floats, coordinates: int = _COORDINATES) -> Kernel | Non
     # Of equal texts, one.
     _, first = np.unique(row_hashes(places + 0.0), return_index=True)
     landmarks = places[np.sort(first)[:_LANDMARKS]]
-    between = _gauss(landmarks, landmarks, _half_squares(landmarks))
+    between = _gauss(landmarks, landmarks, half_squares(landmarks))
     centred = between - between.mean(axis=0)
     centred -= centred.mean(axis=1)[:, None]
     values, directions = _largest(centred, coordinates, _ROUNDING)
@@ -139,14 +141,15 @@ def _largest(matrix: Floats, count: int, least: float = 0.0) -> tuple[Floats, Fl
     return np.ascontiguousarray(values[kept]), np.ascontiguousarray(vectors[:, kept])
 
 
-def _half_squares(Z: Floats) -> Floats:
-    return np.asarray(0.5 * (Z * Z).sum(axis=1))
+def half_squares(Z: Floats) -> Floats:
+    """Return half of the squared length of vectors: by a sum, since BLAS rounds by where an array is in memory."""
+    return np.asarray(0.5 * (Z * Z).sum(axis=-1))
 
 
-def _gauss(Z: Floats, landmarks: Floats, half_squares: Floats) -> Floats:
+def _gauss(Z: Floats, landmarks: Floats, of_landmarks: Floats) -> Floats:
     # Half the squared distances, negative; in place, since scoring spends its time here.
     exponent = Z @ landmarks.T
-    exponent -= _half_squares(Z)[:, None]
-    exponent -= half_squares
+    exponent -= half_squares(Z)[:, None]
+    exponent -= of_landmarks
     np.minimum(exponent, 0.0, out=exponent)
     return np.asarray(np.exp(exponent, out=exponent))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from itertools import combinations
 from typing import Annotated, Any, Self, get_args
 
@@ -11,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.calibrators.score.kernel import KERNEL_ROWS, fit_kernel
-from qacal.calibrators.score.likeness import Likeness, fit_likeness, weight_of_signals
+from qacal.calibrators.score.likeness import Likeness, fit_likeness
 from qacal.calibrators.score.maps import ScoreInputs, ScoreMaps, Signals, find_levels, pooled_maps
 from qacal.calibrators.score.numbers import fit_numbers, numbers_of
+from qacal.calibrators.score.reading import ScoreReader, ScoreReading, partial_confidences
 from qacal.calibrators.score.texts import PairTexts
 from qacal.calibrators.score.trials import ENOUGH_ROWS, ColumnTrial, Fallback, Material, Objective, ScoreTrial, choose
 from qacal.calibrators.score.words import fit_vocabulary
@@ -27,37 +29,18 @@ from qacal.tally.arrays import (
     Hashes,
     Ints,
     as_vectors,
-    column_of_any,
-    is_missing,
     portions,
     require_finite,
     require_length,
     seven_decimals,
     unit_values,
 )
-from qacal.tally.groups import as_labels
 from qacal.tally.ids import id_hashes, mix, row_hashes, value_hashes
 
 TEXTS = ("question", "answer")
 """The texts that a score reads besides their embedding, where rows have them."""
 
 _NO_INPUTS = ("confidence", "correct", EMBEDDING, *TEXTS)
-
-
-@dataclass(frozen=True, eq=False)
-class ScoreReading:
-    """What a score says of rows.
-
-    score : the probability that the answer is correct.
-    unlike : the share of the rows of the fit that are more like the others; NaN if that is not known.
-    parts : what the pooled map ("confidence") and each signal add to the logit; empty unless asked for.
-    first : the score that finds the bands of a certificate, if that is another one.
-    """
-
-    score: Floats
-    unlike: Floats
-    parts: dict[str, Floats]
-    first: Floats | None = None
 
 
 class LearnedScore(HasParameters):
@@ -171,7 +154,8 @@ class LearnedScore(HasParameters):
         numbers = self._numbers(inputs, len(correct))
         levels = find_levels(columns)
         codes = None if levels is None else levels.codes(columns)
-        texts = self._texts(inputs, len(correct)) if vectors is not None else None
+        pairs = self._texts(inputs, len(correct)) if vectors is not None else None
+        texts = None if pairs is None else PairTexts.of(*pairs)
         stated = np.column_stack([confidences, *numbers.values()])
         order, ids = _own_order(correct, stated, codes, vectors, texts, ids)
         # Matrices here are small: threads wait for each other longer than they work.
@@ -190,9 +174,10 @@ class LearnedScore(HasParameters):
             choice = choose(material, self.objective)
             chosen = choice.maps.signals
             seen = signals.seen(rows, text=chosen.text is not None, columns=chosen.columns)
-            self.maps_, self.likeness_ = choice.maps, fit_likeness(chosen.points(seen))
+            self.maps_, self.likeness_ = choice.maps, fit_likeness(chosen.points(seen, seen.places, seen.form))
             self.fallbacks_, self.tried_, self.columns_tried_ = choice.fallbacks, choice.trials, choice.columns
         self.rows_ = len(correct)
+        self.__dict__.pop("_reader", None)
         return self
 
     def _require_parameters(self) -> None:
@@ -220,70 +205,31 @@ class LearnedScore(HasParameters):
         A row may lack columns: it then gets the score that was fitted without them. A column that no row has may be
         left out.
         """
-        return self._read(inputs).score
+        self._require_fitted()
+        stated = unit_values(column_of(inputs, "confidence", self), "confidence")
+        return self._read({**inputs, "confidence": stated}).score
 
     def _read(
         self,
         inputs: Mapping[str, ArrayLike],
-        texts: PairTexts | None = None,
+        texts: Sequence[list[str]] | None = None,
         *,
         explains: bool = False,
         is_cut: bool = True,
     ) -> ScoreReading:
-        """Return the score of each row and how far it is from the fit; `explains` adds the contributions.
-
-        texts : questions and answers, if they were read before; else they are among the inputs.
-        is_cut : whether the form of the question adds no more than it may.
-        """
+        """Return what :meth:`ScoreReader.read` does, for this score alone."""
         self._require_fitted()
-        signals = self.maps_.signals
-        stated = unit_values(column_of(inputs, "confidence", self), "confidence")
-        vectors = column_of(inputs, EMBEDDING, self) if signals.text is not None else None
-        if not self.reads_words:
-            texts = None
-        elif texts is None and (texts := self._texts(inputs, len(stated))) is None:
-            raise InputError("the score reads question and answer, and the rows do not have both.")
-        columns: dict[str, Any] = {}
-        lacks = np.zeros((len(stated), len(signals.columns)), dtype=bool)
-        for at, name in enumerate(signals.columns):
-            column = inputs[name] if name in inputs else [None] * len(stated)
-            if name in signals.confidences:
-                columns[name] = _partial(column, len(stated), name)
-            elif name in signals.number_names:
-                columns[name] = numbers_of(column, name)
-            else:
-                columns[name] = as_labels(column, name)
-            require_length(columns[name], len(stated), name)
-            lacks[:, at] = [is_missing(value) for value in columns[name].tolist()]
-        confidences = np.column_stack([stated, *(columns[name] for name in signals.confidences)])
-        others = {name: column for name, column in columns.items() if name not in signals.confidences}
-        rows = signals.inputs(seven_decimals(confidences), vectors, texts, others)
-        unlike = np.full(len(stated), np.nan)
-        if self.likeness_ is not None:
-            unlike = self.likeness_.rank(np.hstack(signals.points(rows)))
-        weight = np.ones(len(stated)) if self.likeness_ is None else weight_of_signals(unlike)
-        score = np.empty(len(stated))
-        parts: dict[str, Floats] = {}
-        for pattern in np.unique(lacks, axis=0) if lacks.any() else lacks[:1]:
-            mine = (lacks == pattern).all(axis=1)
-            names = {name for name, is_gone in zip(signals.columns, pattern.tolist(), strict=True) if is_gone}
-            maps, seen = self._maps_without(names, rows if mine.all() else rows.only(mine))
-            contributions = maps.contributions(seen, weight[mine], is_cut=is_cut)
-            score[mine] = maps.scores_of(seen, contributions)
-            if explains:
-                for name, part in contributions.items():
-                    parts.setdefault(name, np.zeros(len(stated)))[mine] = part
-        return ScoreReading(score, unlike, parts)
+        if texts is None and self._reader.needs_texts:
+            texts = self._texts(inputs, len(column_of(inputs, "confidence", self)))
+        return self._reader.read(inputs, texts, explains=explains, is_cut=is_cut)[0]
 
-    def _maps_without(self, names: Collection[str], rows: ScoreInputs) -> tuple[ScoreMaps, ScoreInputs]:
-        """Return the score for rows that lack some columns, and the rows as it reads them."""
-        if not names:
-            return self.maps_, rows
-        signals = self.maps_.signals
-        able = [one for one in self.fallbacks_ if {*names} <= {*one.without}]
-        fallback = min(able, key=lambda one: len(one.without))
-        kept = [name for name in signals.columns if name not in fallback.without]
-        return fallback.maps(self.maps_), signals.seen(rows, text=signals.text is not None, columns=kept)
+    @cached_property
+    def _reader(self) -> ScoreReader:
+        return ScoreReader([self])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle and copy without the reader, which is made again when it is needed."""
+        return {name: value for name, value in vars(self).items() if name != "_reader"}
 
     def _numbers(self, inputs: Mapping[str, ArrayLike], length: int) -> dict[str, Floats]:
         """Return the columns of numbers, NaN where one is missing."""
@@ -292,7 +238,7 @@ class LearnedScore(HasParameters):
             require_length(column, length, name)
         return columns
 
-    def _texts(self, inputs: Mapping[str, Any], length: int) -> PairTexts | None:
+    def _texts(self, inputs: Mapping[str, Any], length: int) -> list[list[str]] | None:
         """Return questions and answers, if the rows have both."""
         if not self.words or not {*TEXTS} <= {*inputs}:
             return None
@@ -302,7 +248,7 @@ class LearnedScore(HasParameters):
             for row, text in enumerate(texts):
                 if not isinstance(text, str):
                     raise InputError(f"{name}[{row}] is {text!r:.60}; expected text.")
-        return PairTexts.of(*columns.values())
+        return list(columns.values())
 
     def pooled(self, confidence: Floats) -> Floats:
         """Return the pooled map at each confidence; further confidences count as missing."""
@@ -333,7 +279,7 @@ class LearnedScore(HasParameters):
 
     def _confidences(self, inputs: Mapping[str, ArrayLike]) -> Floats:
         first = unit_values(column_of(inputs, "confidence", self), "confidence")
-        others = [_partial(column_of(inputs, name, self), len(first), name) for name in self.confidences]
+        others = [partial_confidences(column_of(inputs, name, self), len(first), name) for name in self.confidences]
         return seven_decimals(np.column_stack([first, *others]))
 
     def _validate(self) -> None:
@@ -390,14 +336,3 @@ def _own_order(
     order = np.lexsort([*keys, ids])
     order = order[np.argsort(mix(np.arange(len(order), dtype=np.uint64)))]
     return order, ids[order]
-
-
-def _partial(values: ArrayLike, length: int, name: str) -> Floats:
-    """Return a column of confidences, NaN where one is missing."""
-    column = column_of_any(values, name)
-    require_length(column, length, name)
-    out = np.full(length, np.nan)
-    is_known = np.array([not is_missing(value) for value in column.tolist()], dtype=bool)
-    if is_known.any():
-        out[is_known] = unit_values(column[is_known], name)
-    return out

@@ -37,7 +37,7 @@ _MOST_LEVELS = 256
 # The form of the question raises the logit by at most this much, which about doubles the odds. Form tells where
 # questions come from, and a fit knows few sources, however many rows it has: a new one may look like one that is
 # answered well, and not be. docs/benchmarks.md has what this gains on new sources, and costs elsewhere.
-_MOST_OF_QUESTION = 0.65
+MOST_OF_QUESTION = 0.65
 UNSEEN, MISSING = -1, -2
 """Codes of values without effects."""
 
@@ -216,30 +216,38 @@ class Signals:
     def inputs(
         self, confidences: Floats, vectors: Any, texts: PairTexts | None, columns: Mapping[str, Any]
     ) -> ScoreInputs:
-        """Return rows as a score reads them."""
-        for name, column in columns.items():
-            require_length(column, len(confidences), name)
+        """Return rows as the regression reads them; a fitted score reads texts as in `stacked.py`."""
+        rows = self.column_inputs(confidences, columns)
         places = text = None
         if self.text is not None:
             places = self.text.places(vectors)
             require_length(places, len(confidences), EMBEDDING)
             text = self.text.at(places)
+        form = None if self.form is None or texts is None else self.form.cosines(texts.form)
+        together = None if self.form is None or form is None else self.form.together(form)
+        words = None if self.words is None or texts is None else self.words.weigh(texts)
+        return replace(rows, places=places, text=text, form=form, together=together, words=words)
+
+    def column_inputs(self, confidences: Floats, columns: Mapping[str, Any]) -> ScoreInputs:
+        """Return what is read of rows besides their texts."""
+        for name, column in columns.items():
+            require_length(column, len(confidences), name)
         codes = None if self.levels is None else self.levels.codes(columns)
         numbers = None
         if self.numbers is not None:
             numbers = np.column_stack([columns[name] for name in self.number_names])
-        form = None if self.form is None or texts is None else self.form.cosines(texts.form)
-        together = None if self.form is None or form is None else self.form.together(form)
-        words = None if self.words is None or texts is None else self.words.weigh(texts)
-        return ScoreInputs(confidences, places, text, form, together, words, numbers, codes)
+        return ScoreInputs(confidences, numbers=numbers, codes=codes)
 
-    def points(self, rows: ScoreInputs) -> list[Floats]:
-        """Return where rows are, for `likeness.py`: a block for each signal."""
+    def points(self, rows: ScoreInputs, places: Floats | None, form: Floats | None) -> list[Floats]:
+        """Return where rows are, for `likeness.py`: a block for each signal.
+
+        places, form : principal components of the embedding, and cosines of the form; None if they are not read.
+        """
         out = [feature_values(rows.confidences, "logit")]
-        if rows.places is not None:
-            out.append(rows.places)
-        if rows.form is not None:
-            out.append(first_cosines(rows.form))
+        if places is not None:
+            out.append(places)
+        if form is not None:
+            out.append(first_cosines(form))
         if rows.numbers is not None and self.numbers is not None:
             out.append(self.numbers.standard(rows.numbers))
         if rows.codes is not None:
@@ -253,6 +261,10 @@ class Signals:
             yield Term("text", rows.text[:, :_SLOPES], True, 0.2)
         if rows.form is not None and rows.together is not None:
             yield from _form_terms(rows.form, rows.together)
+        yield from self.column_terms(rows)
+
+    def column_terms(self, rows: ScoreInputs) -> Iterator[Term]:
+        """Yield those of :meth:`terms` that columns have."""
         if rows.numbers is not None and self.numbers is not None:
             cosines = self.numbers.cosines(rows.numbers)
             for name, mine in zip(self.number_names, np.split(cosines, self.numbers.count, axis=1), strict=True):
@@ -278,13 +290,19 @@ class Signals:
         )
 
     @property
-    def widths(self) -> list[int]:
-        """The number of columns of each term."""
+    def text_widths(self) -> list[int]:
+        """The number of columns of each term that embedding and form have."""
         text = 0 if self.text is None else self.text.width
         out = [] if self.text is None else [text, min(text, _SLOPES)]
         if self.form is not None:
             kernel = self.form.kernel
             out += [self.form.width, self.form.count, 0 if kernel is None else kernel.width]
+        return out
+
+    @property
+    def widths(self) -> list[int]:
+        """The number of columns of each term."""
+        out = self.text_widths
         if self.numbers is not None:
             out += [self.numbers.width // self.numbers.count, 1] * self.numbers.count + [self.numbers.count]
         if self.levels is not None:
@@ -313,13 +331,14 @@ class ScoreMaps:
     coefficients: Annotated[Floats, Axes("terms"), FACTORS]
     words: Annotated[Floats, Axes("words"), FACTORS]
 
-    def apply(self, rows: ScoreInputs, weight: Floats | float = 1.0, *, is_cut: bool = True) -> Floats:
-        """Return the score of each row.
+    def apply(self, rows: ScoreInputs) -> Floats:
+        """Return the score of each row."""
+        return self.scores_of(rows, self.contributions(rows))
 
-        weight : how much signals count beside the pooled map.
-        is_cut : whether the form of the question adds no more than it may.
-        """
-        return self.scores_of(rows, self.contributions(rows, weight, is_cut=is_cut))
+    def text_coefficients(self) -> list[Floats]:
+        """Return the coefficients of embedding and form, term by term: the first ones after the fixed two."""
+        widths = self.signals.text_widths
+        return np.split(self.coefficients[2 : 2 + sum(widths)], np.cumsum(widths)[:-1])
 
     def scores_of(self, rows: ScoreInputs, contributions: Mapping[str, Floats]) -> Floats:
         """Return the score of each row by its :meth:`contributions`."""
@@ -337,24 +356,39 @@ class ScoreMaps:
         names = signals.number_names, lacks, () if signals.levels is None else signals.levels.names
         return ("confidence", *signals.confidences, *texts, *(name for part in names for name in part))
 
-    def contributions(
-        self, rows: ScoreInputs, weight: Floats | float = 1.0, *, is_cut: bool = True
-    ) -> dict[str, Floats]:
-        """Return what the pooled map and each signal add to the logit of each row, as for :meth:`apply`."""
-        stated, *further = self.pooled.parts(rows.confidences).T
-        names = self.signals.confidences
+    def contributions(self, rows: ScoreInputs, weight: Floats | float = 1.0) -> dict[str, Floats]:
+        """Return what the pooled map and each signal add to the logit of each row.
+
+        weight : how much signals count beside the pooled map.
+        """
+        c, out = self.of_confidences(rows)
         if not len(self.coefficients):
-            return {"confidence": stated, **dict(zip(names, further, strict=True))}
-        c = sum(further, stated) - self.centre
-        out = {"confidence": self.coefficients[0] + self.coefficients[1] * (stated - self.centre)}
-        out |= {name: self.coefficients[1] * part for name, part in zip(names, further, strict=True)}
+            return out
         for signal, shift in self._shifts(self.signals.terms(rows), 2, c):
             out[signal] = out.get(signal, 0.0) + weight * shift
-        if is_cut and "form" in out:
+        if "form" in out:
             of_answer = weight * self._form_of_answer(rows, c)
-            out["form"] = of_answer + np.minimum(out["form"] - of_answer, _MOST_OF_QUESTION)
+            out["form"] = of_answer + np.minimum(out["form"] - of_answer, MOST_OF_QUESTION)
         if rows.words is not None:
             out["words"] = weight * (rows.words @ self.words)
+        return out
+
+    def of_confidences(self, rows: ScoreInputs) -> tuple[Floats, dict[str, Floats]]:
+        """Return the centred pooled logit of each row, and what each confidence adds to the logit of its score."""
+        stated, *further = self.pooled.parts(rows.confidences).T
+        names = self.signals.confidences
+        c = sum(further, stated) - self.centre
+        if not len(self.coefficients):
+            return c, {"confidence": stated, **dict(zip(names, further, strict=True))}
+        intercept, slope = self.coefficients[:2].tolist()
+        out = {"confidence": intercept + slope * (stated - self.centre)}
+        return c, out | {name: slope * part for name, part in zip(names, further, strict=True)}
+
+    def of_columns(self, rows: ScoreInputs, c: Floats) -> dict[str, Floats]:
+        """Return what columns add to the logit of each row."""
+        out: dict[str, Floats] = {}
+        for signal, shift in self._shifts(self.signals.column_terms(rows), 2 + sum(self.signals.text_widths), c):
+            out[signal] = out.get(signal, 0.0) + shift
         return out
 
     def _form_of_answer(self, rows: ScoreInputs, c: Floats) -> Floats:
@@ -364,7 +398,7 @@ class ScoreMaps:
             return np.zeros(len(c))
         of_answer = rows.form.copy()
         of_answer[:, : form.width // form.count * len(FORM)] = 0.0
-        first = 2 if text is None else 2 + text.width + min(text.width, _SLOPES)
+        first = 2 if text is None else 2 + sum(self.signals.text_widths[:2])
         terms = _form_terms(of_answer, form.together(of_answer))
         return sum((shift for _, shift in self._shifts(terms, first, c)), np.zeros(len(c)))
 

@@ -14,15 +14,17 @@ from functools import cached_property
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qacal.calibrators.score.kernel import Kernel, fit_kernel
 from qacal.errors import InputError
 from qacal.parameters import Axes, Between, Rising
-from qacal.tally.arrays import ArrayLike, Floats, column_of_any, is_missing
+from qacal.tally.arrays import ArrayLike, Floats, Ints, column_of_any, is_missing
 
 LARGEST = 1e300
 _QUANTILES = 65
-_COSINES = 5
+COSINES = 5
+_HEIGHTS = np.sqrt(2) / np.arange(1, COSINES + 1)
 _COORDINATES = 64
 # In quartile ranges from the median.
 _FARTHEST = 30.0
@@ -49,7 +51,7 @@ class Numbers:
     @property
     def width(self) -> int:
         """How many cosines there are."""
-        return self.count * _COSINES
+        return self.count * COSINES
 
     def only(self, kept: Sequence[bool]) -> Numbers:
         """Return some of the numbers, each by itself."""
@@ -57,23 +59,43 @@ class Numbers:
 
     def cosines(self, values: Floats) -> Floats:
         """Return the cosines of each number's rank, those of one number side by side; 0 where a number is missing."""
-        ranks = np.empty(values.shape)
-        for at, (places, middle) in enumerate(self._ranks):
-            ranks[:, at] = np.interp(values[:, at], places, middle)
-        j = np.arange(1, _COSINES + 1)
-        waves = np.sqrt(2) * np.cos(np.pi * ranks[:, :, None] * j) / j
-        waves[~np.isfinite(values)] = 0.0
-        return np.asarray(waves.reshape(len(values), -1))
+        is_known = np.isfinite(values)
+        is_whole = is_known.all()
+        waves = np.empty((*values.shape, COSINES))
+        np.cos(np.pi * self._ranks(values if is_whole else np.where(is_known, values, 0.0)), out=waves[..., 0])
+        twice = 2 * waves[..., 0]
+        for j in range(1, COSINES):  # cos (j + 1)x = 2 cos x cos jx - cos (j - 1)x
+            np.multiply(twice, waves[..., j - 1], out=waves[..., j])
+            waves[..., j] -= waves[..., j - 2] if j > 1 else 1.0
+        waves *= _HEIGHTS
+        if not is_whole:
+            waves[~is_known] = 0.0
+        return waves.reshape(len(values), -1)
+
+    def _ranks(self, values: Floats) -> Floats:
+        """Return the rank of each number, from 0 to 1."""
+        keys, places, ranks, gaps, rises, first = self._steps
+        # One search for all numbers, the column being the first part of the key: a search for each would take longer.
+        at = np.maximum(np.searchsorted(keys, np.arange(self.count) + 1j * values, side="right") - 1, first)
+        return np.asarray(ranks[at] + rises[at] * (np.maximum(values - places[at], 0.0) / gaps[at]))
 
     @cached_property
-    def _ranks(self) -> list[tuple[Floats, Floats]]:
-        """The distinct quantiles of each number, and their ranks from 0 to 1: of equal ones, the middle one counts."""
-        out = []
-        for quantiles in self.quantiles:
+    def _steps(self) -> tuple[NDArray[np.complex128], Floats, Floats, Floats, Floats, Ints]:
+        """The distinct quantiles of all numbers, as keys (column, quantile) and as they are, and their ranks.
+
+        Of equal quantiles, the middle one counts. Then follow the distances to the next quantile and to its rank, and
+        where each column begins.
+        """
+        steps = []
+        for column, quantiles in enumerate(self.quantiles):
             places, first = np.unique(quantiles, return_index=True)
             last = np.append(first[1:], len(quantiles)) - 1
-            out.append((places, (first + last) / 2 / (len(quantiles) - 1)))
-        return out
+            ranks = (first + last) / 2 / (len(quantiles) - 1)
+            gaps, rises = np.append(np.diff(places), 1.0), np.append(np.diff(ranks), 0.0)
+            steps.append((column + 1j * places, places, ranks, gaps, rises))
+        begin = np.cumsum([0, *(len(step[0]) for step in steps)])[:-1]
+        keys, places, ranks, gaps, rises = (np.concatenate(part) for part in zip(*steps, strict=True))
+        return keys, places, ranks, gaps, rises, begin
 
     def standard(self, values: Floats) -> Floats:
         """Return numbers in quartile ranges from their median: these tell how far out a number is, and ranks do not."""
@@ -90,7 +112,7 @@ class Numbers:
 
 def first_cosines(cosines: Floats) -> Floats:
     """Return the first cosine of each number, which falls with its rank."""
-    return np.ascontiguousarray(cosines[:, ::_COSINES])
+    return np.ascontiguousarray(cosines[:, ::COSINES])
 
 
 def fit_numbers(values: Floats, *, together: bool) -> Numbers:

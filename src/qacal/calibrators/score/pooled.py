@@ -12,6 +12,8 @@ number, that of an average confidence unless enough rows lack it to show a diffe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
@@ -56,20 +58,21 @@ class PooledMap:
 
         A further confidence adds nothing where it is missing: the first has the logit of a row that lacks the others.
         """
+        if self.n_confidences == 1:  # it is never missing
+            return np.asarray(self.slopes * _feature(confidences, self._curves[0]) + self.intercept)
         out = np.empty(confidences.shape)
-        for j, slope in enumerate(self.slopes):
-            h = confidences[:, j]
-            is_known = ~np.isnan(h)
-            x = _feature(np.where(is_known, h, 0.5), self._curve(j))
-            out[:, j] = np.where(is_known, slope * x - self.lacking[j], 0.0)
+        for j, curve in enumerate(self._curves):
+            out[:, j] = self.slopes[j] * _feature(confidences[:, j], curve) - self.lacking[j]
+        out[np.isnan(confidences)] = 0.0
         out[:, 0] += self.intercept + self.lacking.sum()
         return out
 
-    def _curve(self, j: int) -> IsotonicCurve | None:
+    @cached_property
+    def _curves(self) -> list[IsotonicCurve | None]:
         if self.kind != "curve":
-            return None
-        piece = slice(self.offset[j], self.offset[j + 1])
-        return IsotonicCurve(self.knot[piece], self.height[piece])
+            return [None] * len(self.slopes)
+        pieces = (slice(*ends) for ends in pairwise(self.offset.tolist()))
+        return [IsotonicCurve(self.knot[piece], self.height[piece]) for piece in pieces]
 
     def _validate(self) -> None:
         curves = len(self.slopes) if self.kind == "curve" else 0

@@ -20,6 +20,9 @@ from qacal.tally.ids import mix
 # Kinds of characters. Ideographs, kana among them, are words by themselves: no space stands between words there.
 _OTHER, _SPACE, _LINE, _LETTER, _CAPITAL, _DIGIT, _IDEOGRAPH, _COMMA, _STOP, _QUESTION, _SYMBOL = range(11)
 _KINDS = 11
+_IS_JOINED = np.array([_LETTER <= kind <= _DIGIT for kind in range(_KINDS)])
+_IS_WORD = np.array([_LETTER <= kind <= _IDEOGRAPH for kind in range(_KINDS)])
+_COUNTED = np.array([_DIGIT, _CAPITAL, _COMMA, _STOP, _QUESTION, _SYMBOL, _LINE])
 _SPECIAL = {"\n": _LINE, ",": _COMMA, ";": _COMMA, ":": _COMMA, ".": _STOP, "!": _STOP, "?": _QUESTION}
 _CATEGORIES = {"Z": _SPACE, "L": _LETTER, "M": _LETTER, "N": _DIGIT, "P": _SYMBOL, "S": _SYMBOL}
 _IDEOGRAPHS = ((0x3040, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0x20000, 0x3FFFF))
@@ -142,10 +145,11 @@ class _Portion:
     def of(texts: Sequence[str]) -> _Portion:
         codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         kind_of, hash_of = _basic()
-        place = np.minimum(codes, _BASIC - 1)
+        has_rare = codes.max(initial=0) >= _BASIC
+        place = np.minimum(codes, _BASIC - 1) if has_rare else codes
         kinds, hashes = kind_of[place], hash_of[place]
-        rare = codes >= _BASIC
-        if rare.any():
+        if has_rare:
+            rare = codes >= _BASIC
             kinds[rare] = [_kind(code) for code in codes[rare].tolist()]
             hashes[rare] = mix(codes[rare].astype(np.uint64))
         return _Portion(kinds, hashes, np.cumsum([0, *map(len, texts)]))
@@ -156,31 +160,32 @@ class _Portion:
         The hash of the characters :math:`x_0 x_1 \dots` is :math:`\sum_i x_i B^i` modulo :math:`2^{64}`, mixed; a
         difference of two running sums gives it for every word at once.
         """
-        is_joined = (self.kinds >= _LETTER) & (self.kinds <= _DIGIT)
-        is_word = is_joined | (self.kinds == _IDEOGRAPH)
+        is_joined, is_word = _IS_JOINED[self.kinds], _IS_WORD[self.kinds]
         # A word goes on where a character and the one before it are joined, and no text begins there.
         goes_on = np.zeros(len(self.kinds) + 1, dtype=bool)
         goes_on[1:-1] = is_joined[1:] & is_joined[:-1]
         goes_on[self.bounds] = False
-        starts = np.flatnonzero(is_word & ~goes_on[:-1])
-        ends = np.flatnonzero(is_word & ~goes_on[1:]) + 1
+        (starts,), (ends,) = (is_word > goes_on[:-1]).nonzero(), (is_word > goes_on[1:]).nonzero()
         is_usual = len(self.kinds) <= 2 * _PORTION
         powers, inverse = _usual_powers() if is_usual else _powers(len(self.kinds))
-        with np.errstate(over="ignore"):
-            sums = np.zeros(len(self.kinds) + 1, dtype=np.uint64)
-            np.cumsum(self.hashes * powers[: len(self.kinds)], out=sums[1:])
-            words = mix((sums[ends] - sums[starts]) * inverse[starts])
-        text = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
-        return self._form(text, text[starts]), text[starts] + first, words
+        sums = np.zeros(len(self.kinds) + 1, dtype=np.uint64)
+        np.cumsum(self.hashes * powers[: len(self.kinds)], out=sums[1:])
+        words = mix((sums[ends + 1] - sums[starts]) * inverse[starts])
+        length = self.bounds[1:] - self.bounds[:-1]
+        text = np.repeat(np.arange(len(length)), length)
+        of_words = text[starts]
+        return self._form(text, of_words, length), of_words + first, words
 
-    def _form(self, text: Ints, of_words: Ints) -> Floats:
-        """Return the numbers of each text; `text` and `of_words` say which text a character and a word are in."""
-        count = len(self.bounds) - 1
+    def _form(self, text: Ints, of_words: Ints, length: Ints) -> Floats:
+        """Return the numbers of texts of some lengths; `text` and `of_words`: the text of each character and word."""
+        count = len(length)
         kinds = np.bincount(text * _KINDS + self.kinds, minlength=count * _KINDS).reshape(count, _KINDS)
-        length, words = np.diff(self.bounds), np.bincount(of_words, minlength=count)
-        begins = np.append(self.kinds, np.uint8(_OTHER))[self.bounds[:-1]] == _CAPITAL
-        counted = kinds[:, [_DIGIT, _CAPITAL, _COMMA, _STOP, _QUESTION, _SYMBOL, _LINE]]
-        return np.column_stack([length, words, length / (words + 1), begins & (length > 0), counted])
+        words = np.bincount(of_words, minlength=count)
+        has_text = length > 0
+        out = np.zeros((count, len(FORM)))
+        out[:, 0], out[:, 1], out[:, 2], out[:, 4:] = length, words, length / (words + 1), kinds[:, _COUNTED]
+        out[has_text, 3] = self.kinds[self.bounds[:-1][has_text]] == _CAPITAL
+        return out
 
 
 @dataclass(frozen=True, eq=False)
