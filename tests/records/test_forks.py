@@ -13,7 +13,7 @@ import multiprocessing, os, sys
 import pandas as pd
 import polars as pl
 from qacal import Column, QABinning, QACalibrator, QacalError
-from qacal.records import table
+from qacal.records import files, table
 
 table._PATIENCE = 0.5
 rows = [
@@ -26,6 +26,7 @@ frame, pandas = pl.DataFrame(rows), pd.DataFrame(rows)
 vectors = frame.with_columns(vector=pl.Series([[float(i % 7), float(i % 11)] for i in range(400)]))
 odd = frame.with_columns(confidence=pl.Series([7.0, *frame["confidence"].to_list()[1:]]))
 frame.write_parquet("rows.parquet")
+frame.write_ndjson("rows.jsonl")
 expected = [row["calibrated"] for row in model.calibrate(rows)]
 assert frame.select(pl.col("confidence").sum()).item()  # threads of polars run now, if they did not before
 
@@ -35,6 +36,7 @@ def answers(number):
     assert [row["calibrated"] for row in model.calibrate(rows)] == expected
     assert model.calibrate(frame)["calibrated"].to_list() == expected
     assert model.calibrate(pandas)["calibrated"].to_list() == expected
+    assert [row for table in files.open_file("rows.jsonl").batches() for row in table.rows()] == rows
     assert model.calibrate([*rows, bad], on_fault=lambda fault: None)[-1]["calibrated"] is None
     assert model.explain("Really?", "Yes", 0.8, subject="a")["calibrated"] == expected[0]
     assert model.calibrate(odd, on_fault=lambda fault: None)["calibrated"].to_list() == [None, *expected[1:]]

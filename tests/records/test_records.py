@@ -348,11 +348,13 @@ def test_a_percent_sign_marks_percents(tmp_path):
 @pytest.mark.parametrize("question", ["", "  "])
 def test_an_empty_question_is_missing(question):
     row = {"question": question, "answer": "a", "confidence": 0.5, "correct": 1}
-    with pytest.raises(InputError, match=r"question is .*; expected text"):
-        list(read([row], needs_labels=True))
-    # Here it is not read, or not trained on.
+    for needs_labels in (True, False):
+        with pytest.raises(InputError, match=r"question is .*; expected text\."):
+            list(read([row], needs_labels=needs_labels))
+        assert len(next(read([row | {"question": "q", "answer": question}], needs_labels=needs_labels))) == 1
+    # Here it is not read.
     assert len(next(read([row | {"id": 1}], needs_labels=True, needs_text=False))) == 1
-    assert len(next(read([row], needs_labels=False))) == 1
+    assert len(next(read([row], needs_labels=False, needs_text=False))) == 1
 
 
 @pytest.mark.parametrize("value", [2, 85, -1, "perhaps"])

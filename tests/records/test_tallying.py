@@ -115,6 +115,14 @@ def test_bad_rows_are_named_or_skipped(path):
     assert (bad.rows, bad.count) == (ROWS, 1)
 
 
+@pytest.mark.parametrize("value", [1.5, 1 + 1e-9, -1e-9, float("nan"), float("inf"), None])
+@pytest.mark.parametrize("resolution", [None, 0.1])
+def test_a_confidence_that_is_no_confidence_is_named_on_any_grid(path, value, resolution):
+    rows = frame().with_columns(confidence=pl.Series([value, *frame()["confidence"][1:]]))
+    with pytest.raises(InputError, match=r"a\.parquet row 1: confidence is "):
+        tally_files(path(rows), "topic", resolution=resolution)
+
+
 def test_too_many_cells_are_an_error_with_a_remedy(path, monkeypatch):
     monkeypatch.setattr(tallying, "MOST_CELLS", 100)
     rows = frame().with_columns(confidence=pl.Series(np.random.default_rng(5).random(ROWS)))

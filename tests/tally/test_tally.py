@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from qacal import InputError, Paths, Tally
 from qacal.tally.cells import SUMS
+from qacal.tally.table import repeated_sums
 
 
 @st.composite
@@ -187,8 +188,28 @@ def test_round_trip_through_tables(groups, n_blocks):
     assert_equal(Tally.from_polars(pl.concat([table[half:], table[:half], table])), tally + tally, exact=False)
 
 
+@pytest.mark.parametrize("labels", ["hard", "soft"])
+@pytest.mark.parametrize("groups", [None, "labels", "tree"])
+def test_tables_need_no_sums_that_repeat_others_and_no_order(groups, labels):
+    rng = np.random.default_rng(0)
+    n = 400
+    column = {
+        None: None,
+        "labels": rng.choice(["law", "art", None], n),
+        "tree": Paths(rng.integers(0, 8, n), rng.integers(0, 5, n), 3),
+    }[groups]
+    correct = rng.random(n) if labels == "soft" else rng.integers(0, 2, n)
+    tally = Tally.of(rng.choice(np.arange(60) / 60, n), correct, groups=column)
+    table = tally.to_polars().drop(repeated_sums(False, labels == "soft"))
+    assert ("wtt" in table.columns) == (labels == "soft")
+    assert_equal(Tally.from_polars(table.sample(fraction=1.0, shuffle=True, seed=0)), tally)
+    assert_equal(Tally.from_polars(pl.concat([table, table[::-1]])), tally + tally)
+
+
 def test_tables_that_are_not_tallies_are_refused():
     table = Tally.of([0.5, 0.9], [1, 0], n_blocks=2).to_polars()
+    with pytest.raises(InputError, match=r"lacks the columns \['ww', 'wwtt'\]"):
+        Tally.from_polars(table.drop("ww", "wwtt"))
     with pytest.raises(InputError, match=r"lacks the columns \['wt'\]"):
         Tally.from_polars(table.drop("wt"))
     with pytest.raises(InputError, match="empty"):

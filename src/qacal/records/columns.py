@@ -222,7 +222,7 @@ class Checks:
         for row in np.flatnonzero(self.is_good).tolist():
             text = texts[row]
             if text is None:
-                may_be = ", which may be empty ('')" if is_missing(values[row]) else ""
+                may_be = ", which may be empty ('')" if may_be_empty and is_missing(values[row]) else ""
                 if isinstance(values[row], list | np.ndarray) and column == "question":
                     may_be = ', or chat messages ({"role": ..., "content": ...}) with a turn of the user that has text'
                 self._fault(row, column, values[row], "that is not text", f"expected text{may_be}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import shutil
@@ -10,15 +11,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, count, pairwise
+from io import BytesIO
+from itertools import chain, count, islice, pairwise, repeat
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records.table import Fault, FrameTable, ObjectTable, Table, require_polars
+from qacal.records.table import Fault, FrameTable, ObjectTable, ParsedRows, Table, is_forked, require_polars
 from qacal.records.text_files import ESCAPED, JsonDocument, encoding_problem, largest_row, opened_text, too_large
+from qacal.tally.arrays import Ints
 
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -40,7 +43,9 @@ _MOST_COLUMNS = 10_000
 BATCH_ROWS = 16_384
 # Narrow rows of Parquet come in larger batches, up to this many bytes. Each access to the file reads several batches.
 _BATCH_BYTES, _ACCESS_BYTES = 4 * 2**20, 32 * 2**20
-
+# Fewer lines than this are parsed one by one. If there are more, these show the types of columns.
+_FEW = 32
+_TYPES = {bool: "Boolean", int: "Int64", float: "Float64", str: "String"}
 
 OnFault = Callable[[Fault], None]
 
@@ -90,7 +95,7 @@ class File:
         # Many tools write JSON lines into files that are named .json.
         if self.format == "json" and _first_character(self.path, self.name) == "[":
             return _tables(self, _json_items(self, on_fault), batch_rows or BATCH_ROWS, unit="item")
-        return _tables(self, _json_lines(self, on_fault), batch_rows or BATCH_ROWS)
+        return _json_lines(self, on_fault, batch_rows or BATCH_ROWS)
 
     def known_length(self) -> int | None:
         """Return the number of rows, if the file says so before it is read: Parquet."""
@@ -177,9 +182,59 @@ def _parquet(file: File, batch_rows: int | None) -> Iterator[Table]:
             access = max(size, int(_ACCESS_BYTES / row_bytes) // size * size)
 
 
-def _json_lines(file: File, on_fault: OnFault) -> Iterator[_Row]:
+def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[ObjectTable]:
+    """Yield the rows of JSON lines: those of a block parsed together if they are alike, else one by one."""
+    most, number = largest_row(), 1
+    for block, errors, is_all in _blocks(file, most):
+        if len(block) > most:
+            for at, line in enumerate(block.splitlines(keepends=True), number):
+                if len(line) > most:
+                    raise _too_large(file, at)
+        rows: ParsedRows | list[dict[str, Any]] | None
+        rows = parsed_together(block) if block.count(b"\n") >= _FEW else None
+        if rows is not None:
+            places = np.arange(number, number := number + len(rows))
+        else:
+            lines = [line.decode("utf-8", errors) for line in block.splitlines(keepends=True)]
+            places, rows = _json_rows(file, on_fault, number, lines)
+            number += len(lines)
+        is_elsewhere = None if is_all and len(rows) <= batch_rows else file.has_column
+        table = ObjectTable(file.name, "line", places, rows, is_elsewhere=is_elsewhere)
+        if len(rows) > batch_rows:
+            batch = np.arange(len(rows)) // batch_rows
+            yield from (table.only(batch == at) for at in range(batch[-1] + 1))
+        elif rows:
+            yield table
+
+
+def _blocks(file: File, most: int) -> Iterator[tuple[bytes, str, bool]]:
+    """Yield lines in blocks of UTF-8, how to decode bytes that are not UTF-8, and whether a block is the whole file.
+
+    Only a line of more than `most` bytes may be cut.
+    """
+    size = min(_BATCH_BYTES, most // 4 + 1)
+    with opened_text(file.path, file.name, "surrogateescape") as text:
+        stream: Any = text.buffer
+        # Without decoding it is faster, but there only line feeds end a line.
+        is_plain = codecs.lookup(text.encoding).name == "utf-8" and b"\n" in stream.peek(1)
+        stream = stream if is_plain else text
+        # Bytes that are no text in the encoding of the file must not be UTF-8 by chance.
+        errors = "surrogateescape" if is_plain else "surrogatepass"
+        for is_first in chain([True], repeat(False)):
+            start = stream.read(size)
+            block = start + stream.readline(most + 1)
+            block = block if is_plain else block.encode("utf-8", errors)
+            if block:
+                yield block.removeprefix(codecs.BOM_UTF8) if is_first else block, errors, is_first and len(start) < size
+            if len(start) < size:
+                return
+
+
+def _json_rows(file: File, on_fault: OnFault, number: int, lines: list[str]) -> tuple[Ints, list[dict[str, Any]]]:
+    """Return the rows of JSON lines with their places."""
     decode = json.JSONDecoder().decode  # json.loads looks at its options for each line
-    for number, line in enumerate(_lines(file), 1):
+    places, rows = list[int](), list[dict[str, Any]]()
+    for place, line in enumerate(lines, number):
         if line.isspace():
             continue
         kind = problem = ""
@@ -194,9 +249,63 @@ def _json_lines(file: File, on_fault: OnFault) -> Iterator[_Row]:
             kind, problem = "not UTF-8", f"the line {encoding_problem()}"
         if problem:
             content = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace").rstrip("\n")
-            on_fault(Fault(file.name, f"line {number}", problem, content, kind))
+            on_fault(Fault(file.name, f"line {place}", problem, content, kind))
         else:
-            yield number, row, len(line)
+            places.append(place)
+            rows.append(row)
+    return np.array(places, np.int64), rows
+
+
+def parsed_together(block: bytes) -> ParsedRows | None:
+    r"""Return the objects of JSON lines; None if they are not alike, or one is not an object.
+
+    Lines are alike if most have the keys of the first one in its order, with values of one type and no lists or
+    objects. Polars is more lenient than JSON and changes types, so what it read is taken only where writing it again
+    gives the line, to the character. Python parses all other lines.
+
+    >>> rows = parsed_together(b'{"a": 1, "b": "x"}\n{"a": 2, "b": null}\n{"a": 3.0}\n{"b": "z", "a": 4}\n' * 10)
+    >>> list(rows)[:4]
+    [{'a': 1, 'b': 'x'}, {'a': 2, 'b': None}, {'a': 3.0}, {'b': 'z', 'a': 4}]
+    >>> parsed_together(b'{"a": [1]}\n' * 40) is None
+    True
+    """
+    import polars as pl
+
+    block = block.replace(b"\r\n", b"\n") if b"\r" in block else block
+    first = list(islice(BytesIO(block), _FEW))
+    # A carriage return alone ends a line, too.
+    if b"\r" in block or is_forked():
+        return None
+    decode = json.JSONDecoder().decode
+    try:
+        start = [decode(line.decode()) for line in first]
+        if not all(type(row) is dict for row in start) or not start[0]:
+            return None
+        types: dict[str, Any] = {}
+        for name in start[0]:
+            kinds = Counter(type(row.get(name)) for row in start if row.get(name) is not None)
+            kind = max(kinds, key=kinds.__getitem__, default=str)
+            if kind not in _TYPES:
+                return None
+            types[name] = getattr(pl, _TYPES[kind])
+        frame = pl.read_ndjson(block, schema=types, ignore_errors=True)
+        lines = pl.Series([block]).cast(pl.String).str.split("\n").explode()
+        lines = written = lines[:-1] if block.endswith(b"\n") else lines
+        keys = [f'"{name}":' for name in types]
+        if first[0].startswith(f"{{{keys[0]} ".encode()) and not any('"' in name or "\\" in name for name in types):
+            # As Python writes it. A string does not hold a key with its quotes: it would have to escape them.
+            # The first key by itself: patterns that all begin with a space are found in half the time.
+            written = written.str.replace(f"{{{keys[0]} ", f"{{{keys[0]}", literal=True)
+            if keys[1:]:
+                written = written.str.replace_many([f" {key} " for key in keys[1:]], keys[1:])
+        is_same = frame.to_struct().struct.json_encode() == written
+        rest = (~is_same.fill_null(False)).arg_true().to_list()
+        if len(lines) != frame.height or 2 * len(rest) > len(lines):
+            return None
+        others = {at: decode(lines[at]) for at in rest}
+    except (ValueError, RecursionError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return None
+    return ParsedRows(frame, others) if all(type(row) is dict for row in others.values()) else None
 
 
 def _json_items(file: File, on_fault: OnFault) -> Iterator[_Row]:

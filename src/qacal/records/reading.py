@@ -297,7 +297,7 @@ def read(
     """Yield the records in validated batches.
 
     needs_labels : rows without `correct` are left out, with a warning; if False, `correct` is ignored.
-    needs_text : rows without `question` or `answer` are bad.
+    needs_text : rows without `question` or `answer` are bad; an answer may be empty, a question may not.
     needs_confidence : rows without `confidence` are bad; if False, `confidence` is ignored, and a batch has zeros.
     numbers : further columns of numbers with their largest values: 1 for confidences, infinity for any scale. Rows and
         files may lack them; other values are bad.
@@ -336,8 +336,8 @@ def read(
                 checks.numbers(column, most, may_miss=True)
         # To ask for a column may read the whole file, so it comes last.
         if needs_text or ((uses_text or not needs_ids) and table.has(reading.name("question"))):
-            # An empty question can be calibrated, but a fit learns nothing from it.
-            may_be_empty = not needs_labels or (not needs_text and needs_ids)
+            # An empty question has no kind, and tells rows apart only if ids do. An empty answer is one: an abstention.
+            may_be_empty = not needs_text and (needs_ids or not needs_labels)
             question, asked = checks.questions(may_be_empty=may_be_empty)
         if needs_text or (uses_text and table.has(reading.name("answer"))):
             answer = checks.texts("answer")

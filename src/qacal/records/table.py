@@ -135,6 +135,50 @@ class Table(ABC):
             raise InputError(f"{self.origin} has no column {name!r}; it has {have}.{' ' + remedy if remedy else ''}")
 
 
+class ParsedRows:
+    """A sequence of rows as objects, made from a frame when they are asked for.
+
+    others : rows that are not as the frame has them, by their places.
+    """
+
+    def __init__(self, frame: pl.DataFrame, others: dict[int, dict[str, Any]]) -> None:
+        self._frame = frame
+        self._others = others
+
+    def __len__(self) -> int:
+        return self._frame.height
+
+    def __getitem__(self, at: int) -> dict[str, Any]:
+        return self._others[at] if at in self._others else self._frame.row(at, named=True)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for at, row in enumerate(self._frame.iter_rows(named=True)):
+            yield self._others.get(at, row)
+
+    @property
+    def names(self) -> list[str]:
+        """The names that any row has, in the order of their first use."""
+        first = next((at for at in range(len(self)) if at not in self._others), None)
+        by_place: dict[int, Any] = self._others if first is None else {**self._others, first: self._frame.columns}
+        return list(dict.fromkeys(chain.from_iterable(by_place[at] for at in sorted(by_place))))
+
+    def column(self, name: str) -> Any:
+        """Return a column's values: a series, or a list if some rows are not as the frame has them."""
+        if not self._others and name in self._frame.columns:
+            return self._frame[name]
+        values = self._frame[name].to_list() if name in self._frame.columns else [None] * len(self)
+        for at, row in self._others.items():
+            values[at] = row.get(name)
+        return values
+
+    def take(self, rows: Ints) -> ParsedRows:
+        """Return some of the rows."""
+        import polars as pl
+
+        others = {at: self._others[row] for at, row in enumerate(rows.tolist()) if row in self._others}
+        return ParsedRows(pl.DataFrame([column.gather(rows) for column in self._frame]), others)
+
+
 @dataclass(frozen=True, eq=False)
 class ObjectTable(Table):
     """Rows as objects, with values as they were written.
@@ -144,7 +188,7 @@ class ObjectTable(Table):
     is_elsewhere : returns whether other rows of the same file have a column; used if no row here has it.
     """
 
-    objects: Sequence[Mapping[str, Any]]
+    objects: Sequence[Mapping[str, Any]] | ParsedRows
     is_text: bool = False
     numbers: Mapping[str, float] = field(default_factory=lambda: _NUMBERS)
     kinds: Mapping[str, Any] = field(default_factory=dict)
@@ -153,19 +197,24 @@ class ObjectTable(Table):
     @cached_property
     def names(self) -> list[str]:
         """The names that any row has, in the order of their first use."""
+        if isinstance(self.objects, ParsedRows):
+            return self.objects.names
         return list(dict.fromkeys(chain.from_iterable(self.objects)))
 
     def has(self, name: str) -> bool:
         return name in self.names or (self.is_elsewhere is not None and self.is_elsewhere(name))
 
-    def column(self, name: str) -> list[Any]:
+    def column(self, name: str) -> Any:
+        if isinstance(self.objects, ParsedRows):
+            return self.objects.column(name)
         return [row.get(name) for row in self.objects]
 
     def row(self, place: int) -> dict[str, Any]:
         return dict(self.objects[place])
 
     def only(self, keep: Bools) -> ObjectTable:
-        kept = [self.objects[row] for row in np.flatnonzero(keep).tolist()]
+        rows, objects = np.flatnonzero(keep), self.objects
+        kept = objects.take(rows) if isinstance(objects, ParsedRows) else [objects[row] for row in rows.tolist()]
         return replace(self, objects=kept, places=self.places[keep])
 
     def extended(self, columns: pl.DataFrame, numbers: Mapping[str, float] = _NO_NUMBERS) -> ObjectTable:
@@ -429,6 +478,11 @@ def require_polars() -> None:
             "this process was forked after polars had started its threads, which a fork does not copy: reading files, "
             'saving models and reports would wait for ever. Start processes with multiprocessing.get_context("spawn").'
         )
+
+
+def is_forked() -> bool:
+    """Return whether this process was forked after polars had started its threads."""
+    return _is_forked
 
 
 @cache

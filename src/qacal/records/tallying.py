@@ -23,6 +23,7 @@ from qacal.records.table import require_polars
 from qacal.tally.arrays import Hashes, as_written, seven_decimals
 from qacal.tally.cells import grid_steps
 from qacal.tally.ids import Repeats, id_hashes
+from qacal.tally.table import coded
 from qacal.tally.tally import Tally, TallySum
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ _FLOATS = ("Float32", "Float64")
 # Labels of groups of these types mean the same in polars and in Python; ids have all but the first.
 _LABELS = ("Boolean", "String", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
 _NUMBERS = (*_FLOATS, "Boolean", *_LABELS[2:])
-_COUNTS = ("rows", "right", "wrong", "unlabelled")
-_NOT_ON_GRID = 2**32 - 1
 
 _Tell: TypeAlias = Callable[[int], None]
 
@@ -132,88 +131,101 @@ def _counted_by_polars(
     """Return the tally of a file of Parquet; None if the file needs a closer look at each row."""
     import polars as pl
 
-    if file.format != "parquet" or not file.path.is_file() or reading.percent:
+    if file.format != "parquet" or not file.path.is_file():
         return None
     require_polars()
-    keys = [f"{name}:label" for name in groups]
     with reading_parquet(file):
         scan = pl.scan_parquet(file.path, glob=False)
-        schema = scan.collect_schema()
-        confidence, correct = (reading.name(name) for name in ("confidence", "correct"))
-        types = {name: str(schema.get(name)) for name in (confidence, correct, *groups)}
-        is_plain = all(types[name] in _NUMBERS for name in (confidence, correct))
-        if not (
-            is_plain and all(types[name] in _LABELS for name in groups) and {*reading.columns.values()} <= {*schema}
-        ):
+        counted = plain_tally(scan, reading, groups, resolution, file.name, tell)
+        if counted is None or not _added_ids(scan, reading, repeats):
             return None
-        label, stated = pl.col(correct), pl.col(confidence)
-        is_missing = label.is_null() | label.is_nan() if types[correct] in _FLOATS else label.is_null()
-        if resolution is not None:
-            stated = stated.map_batches(partial(_on_grid, resolution), pl.UInt32, is_elementwise=True)
         length = int(scan.select(pl.len()).collect().item())
-        parts: list[pl.DataFrame] = []
-        for first in range(0, length, _ROWS_A_STEP):
-            parts.append(
-                scan.slice(first, _ROWS_A_STEP)
-                .group_by(*(pl.col(name).alias(key) for name, key in zip(groups, keys, strict=True)), confidence=stated)
-                .agg(rows=pl.len(), right=(label == 1).sum(), wrong=(label == 0).sum(), unlabelled=is_missing.sum())
-                .collect(engine="streaming")
-            )
-            if sum(map(len, parts)) > MOST_CELLS or first + _ROWS_A_STEP >= length:
-                parts = [pl.concat(parts).group_by(*keys, "confidence").agg(pl.col(*_COUNTS).sum())]
-                require_few(len(parts[0]), file.name)
-            tell(min(first + _ROWS_A_STEP, length))
-    if not parts:
-        return None
-    counts = {name: parts[0][name].to_numpy().astype(np.int64) for name in _COUNTS}
-    rows = counts["right"] + counts["wrong"]
-    stated_values = parts[0]["confidence"].to_numpy()
-    h = as_written(stated_values) if resolution is None else stated_values / grid_steps(resolution)
-    is_used = rows > 0
-    if not np.array_equal(rows + counts["unlabelled"], counts["rows"]) or not is_used.any():
-        return None
-    if not ((h[is_used] >= 0) & (h[is_used] <= 1)).all():
-        return None
-    if not _added_ids(scan.filter(~is_missing), reading, schema, repeats):
-        return None
-    unlabelled = int(counts["unlabelled"].sum())
+    unlabelled = length - counted.n
     if isinstance(reading.on_fault, BadRows):
         seen = BadRows()
         seen.add_rows(file.name, length)
         seen.add_unlabelled(file.name, unlabelled)
         reading.on_fault.take_rows(seen)
     warn_of_unlabelled(unlabelled, length, reading.prefix or f"{file.name}: ")
-    right = counts["right"][is_used].astype(np.float64)
-    weight = rows[is_used].astype(np.float64)
-    sums = dict.fromkeys(("w", "ww"), weight) | dict.fromkeys(("wt", "wtt", "wwt", "wwtt"), right)
-    table = pl.DataFrame(
-        [
-            *(parts[0][key].filter(pl.Series(is_used)) for key in keys),
-            pl.Series("confidence", h[is_used]),
-            pl.Series("rows", rows[is_used]),
-            *(pl.Series(name, values) for name, values in sums.items()),
-        ]
-    )
-    settings = {"n_blocks": 1, "seed": 0, "is_clustered": False, "is_sum": False}
-    grid = pl.lit(resolution, dtype=pl.Float64)
-    return Tally.from_polars(
-        table.with_columns(**{name: pl.lit(value) for name, value in settings.items()}, resolution=grid)
-    )
+    return counted
+
+
+def plain_tally(
+    scan: pl.LazyFrame,
+    reading: Reading,
+    groups: Sequence[str],
+    resolution: float | None,
+    name: str,
+    tell: _Tell = lambda rows: None,
+) -> Tally | None:
+    """Return the tally of labelled rows, counted by polars; None if rows need a closer look, or there are none.
+
+    name : of the rows in messages.
+    """
+    import polars as pl
+
+    keys = [f"{name}:label" for name in groups]
+    schema = scan.collect_schema()
+    confidence, correct = (reading.name(name) for name in ("confidence", "correct"))
+    types = {name: str(schema.get(name)) for name in (confidence, correct, *groups)}
+    is_plain = not reading.percent and all(types[name] in _NUMBERS for name in (confidence, correct))
+    if not (is_plain and all(types[name] in _LABELS for name in groups) and {*reading.columns.values()} <= {*schema}):
+        return None
+    label, stated = pl.col(correct), pl.col(confidence)
+    if resolution is not None:
+        stated = stated.map_batches(partial(_on_grid, resolution), pl.UInt32, is_elementwise=True)
+    length = int(scan.select(pl.len()).collect().item())
+    counted = TallySum()
+    for first in range(0, length, _ROWS_A_STEP):
+        cells = (
+            scan.slice(first, _ROWS_A_STEP)
+            .group_by(*(pl.col(name).alias(key) for name, key in zip(groups, keys, strict=True)), confidence=stated)
+            .agg(
+                rows=pl.len(),
+                right=(label == 1).sum(),
+                wrong=(label == 0).sum(),
+                missing=_has_no_label(correct, schema).sum(),
+            )
+            .collect(engine="streaming")
+        )
+        rows = (cells["right"] + cells["wrong"]).to_numpy().astype(np.int64)
+        if rows.sum() + cells["missing"].sum() < cells["rows"].sum():
+            return None
+        if not rows.all():
+            cells, rows = cells.filter(pl.Series(rows > 0)), rows[rows > 0]
+        values = cells["confidence"].to_numpy()
+        h = as_written(values) if resolution is None else values / grid_steps(resolution)
+        if not ((h >= 0) & (h <= 1)).all():
+            return None
+        if len(rows):
+            labels = {name: coded(cells[key]) for name, key in zip(groups, keys, strict=True)}
+            counted.add(Tally.of_counts(h, rows, cells["right"].to_numpy(), groups=labels, resolution=resolution))
+        if counted.cells > MOST_CELLS:
+            require_few(len(counted.total()), name)
+        tell(min(first + _ROWS_A_STEP, length))
+    return counted.total() if counted.rows else None
+
+
+def _has_no_label(name: str, schema: pl.Schema) -> pl.Expr:
+    import polars as pl
+
+    column = pl.col(name)
+    return column.is_null() | column.is_nan() if str(schema[name]) in _FLOATS else column.is_null()
 
 
 def _on_grid(resolution: float, column: pl.Series) -> pl.Series:
-    """Return the places of confidences on a grid."""
+    """Return the places of confidences on a grid, and one beyond its end for those that are not from 0 to 1."""
     import polars as pl
 
     values = as_written(column.to_numpy())
-    is_good = (values >= 0) & (values <= 1)
-    places = np.full(len(values), _NOT_ON_GRID, dtype=np.uint32)
-    places[is_good] = np.rint(seven_decimals(values[is_good]) * grid_steps(resolution))
-    return pl.Series(places)
+    if not (values.min(initial=1.0) >= 0 and values.max(initial=0.0) <= 1):  # NaN fails both
+        values = np.where((values >= 0) & (values <= 1), values, 2.0)
+    return pl.Series(np.rint(seven_decimals(values) * grid_steps(resolution)).astype(np.uint32))
 
 
-def _added_ids(scan: pl.LazyFrame, reading: Reading, schema: pl.Schema, repeats: Repeats) -> bool:
-    """Add the ids of rows, or the questions that stand for them; return False if some are not ids."""
+def _added_ids(scan: pl.LazyFrame, reading: Reading, repeats: Repeats) -> bool:
+    """Add the ids of labelled rows, or the questions that stand for them; return False if some are not ids."""
+    schema = scan.collect_schema()
     name = next((name for name in map(reading.name, ("id", "question")) if name in schema), None)
     if name is None:
         return True
@@ -221,7 +233,8 @@ def _added_ids(scan: pl.LazyFrame, reading: Reading, schema: pl.Schema, repeats:
         return False
     import polars as pl
 
-    ids, hashes = scan.select(pl.col(name)), list[Hashes]()
+    ids = scan.filter(~_has_no_label(reading.name("correct"), schema)).select(pl.col(name))
+    hashes = list[Hashes]()
     length = int(ids.select(pl.len()).collect().item())
     for first in range(0, length, _IDS_A_STEP):
         column = ids.slice(first, _IDS_A_STEP).collect()[name]

@@ -78,6 +78,12 @@ def gather(keys: list[Ints], confidence: Floats, tie: Hashes | None, columns: Su
         ranked = _sorted_values(confidence[order], tie)
     rank, values, ties = ranked
     key, sizes, lows = _combine(keys, rank, len(values))
+    # Cells, unlike rows, are often all different.
+    if "rows" in columns and (places := _order_of_distinct(key)) is not None:
+        sums = {name: column[places] for name, column in columns.items()}
+        sums["rows"] = sums["rows"].astype(np.int64, copy=False)
+        at = rank[places]
+        return Cells([one[places] for one in keys], values[at], None if ties is None else ties[at], sums)
     sums, cell_keys = _sums(key, columns)
     sums["rows"] = sums["rows"].astype(np.int64, copy=False)
     rest, at = np.divmod(cell_keys, len(values))
@@ -136,6 +142,17 @@ def _combine(keys: list[Ints], rank: Ints, n_ranks: int) -> tuple[Ints, list[int
         sizes.append(size)
         lows.append(lookup)
     return combined * n_ranks + rank, sizes, lows
+
+
+def _order_of_distinct(key: Ints) -> Ints | None:
+    """Return the order of keys that are all different, without sorting them; None if some are equal, or far apart."""
+    top = int(key.max()) + 1
+    if top > 4 * (len(key) + _SLOTS):
+        return None
+    place = np.full(top, -1, dtype=np.int64)
+    place[key] = np.arange(len(key))
+    order = place[place >= 0]
+    return order if len(order) == len(key) else None
 
 
 def _sums(key: Ints, columns: Sums) -> tuple[Sums, Ints]:

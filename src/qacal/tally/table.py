@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from qacal.errors import InputError, counted
 from qacal.tally.arrays import unit_values
 from qacal.tally.cells import SUMS
-from qacal.tally.groups import NO_GROUP, GroupColumn, Paths, as_grouping
+from qacal.tally.groups import NO_GROUP, GroupColumn, Paths, as_grouping, distinct
 
 if TYPE_CHECKING:
     import polars as pl
 
+# Without weights, these sums repeat others.
+_WEIGHTED = {"w": "rows", "ww": "rows", "wwt": "wt", "wwtt": "wtt"}
 _CONSTANTS = ("n_blocks", "seed", "is_clustered", "is_sum", "resolution")
 
 # Of these, Tally.sql writes a null if the sum means nothing.
@@ -41,11 +43,17 @@ def write_cells(fields: dict[str, Any]) -> pl.DataFrame:
                 f"the labels of {name} are of several types; a table column holds one. Make them all text."
             )
         else:
-            columns[f"{name}:label"] = column.decode(column.code)
+            used, where = distinct(column.code)
+            columns[f"{name}:label"] = pl.Series(column.decode(used), strict=False).gather(where)
     columns |= {name: fields[name] for name in ("block", "confidence", "tie", *SUMS) if fields[name] is not None}
     constants = {name: pl.lit(fields[name]) for name in _CONSTANTS}
     constants["resolution"] = pl.lit(fields["resolution"], dtype=pl.Float64)
     return pl.DataFrame(columns, strict=False).with_columns(**constants)
+
+
+def repeated_sums(is_weighted: bool, is_soft: bool) -> list[str]:
+    """Return the sums that :func:`read_cells` does not need: without weights, and with labels of 0 and 1."""
+    return [] if is_weighted else [*_WEIGHTED, *([] if is_soft else ["wtt"])]
 
 
 def read_cells(table: pl.DataFrame) -> dict[str, Any]:
@@ -60,7 +68,11 @@ def read_cells(table: pl.DataFrame) -> dict[str, Any]:
         raise InputError(
             f"from_polars takes a polars table, and got {type(table).__name__}; pl.DataFrame(table) may help."
         )
-    _require_columns(table, ("confidence", *SUMS, *_CONSTANTS), "it was not made by Tally.to_polars")
+    _require_columns(table, ("confidence", "rows", "wt", *_CONSTANTS), "it was not made by Tally.to_polars")
+    if not _WEIGHTED.keys() & {*table.columns}:
+        table = table if "wtt" in table.columns else table.with_columns(wtt="wt")
+        table = table.with_columns(**_WEIGHTED)
+    _require_columns(table, SUMS, "it was not made by Tally.to_polars")
     if table.height == 0:
         raise InputError("the table is empty; at least one cell is needed.")
     fields: dict[str, Any] = {name: _numbers(table[name]) for name in SUMS if name != "rows"}

@@ -178,6 +178,24 @@ class Tally:
             resolution=resolution,
         )
 
+    @staticmethod
+    def of_counts(
+        confidence: Floats,
+        rows: Ints,
+        correct: Ints,
+        *,
+        groups: Mapping[str, ArrayLike],
+        resolution: float | None = None,
+    ) -> Tally:
+        """Return the tally of rows that were counted elsewhere: how many there are, and how many are correct.
+
+        resolution : the grid that confidences are on.
+        """
+        w, wt = rows.astype(np.float64), correct.astype(np.float64)
+        partitions = {name: as_grouping(column, len(rows)) for name, column in groups.items()}
+        cells = Tally(confidence + 0.0, rows, w, wt, wt, w, wt, wt, partitions, resolution=resolution)
+        return cells._merged()
+
     # What it holds
 
     def __len__(self) -> int:

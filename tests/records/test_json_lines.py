@@ -1,0 +1,200 @@
+"""JSON lines that are parsed together are what they are when they are parsed one by one, whatever is in them."""
+
+import gzip
+import json
+
+import polars as pl
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from qacal.records import files
+from qacal.records.files import File, open_file
+from qacal.records.reading import Reading, read
+from qacal.records.table import ParsedRows
+from qacal.records.text_files import file_options
+from qacal.records.writers import writing
+
+NUMBERS = """
+1 0 -1 -0 0.5 1.0 -0.0 1e5 1E-7 1e-07 0.1e1 1.10 0.30000000000000004 1e400 5e-324 01 1. .5 +1 0x1 1_0 - 1// 1,2 1}{
+9223372036854775807 9223372036854775808 -9223372036854775809 123456789012345678901234567890 0.1000000000000000055511
+"""
+OTHERS = r"""
+NaN Infinity -Infinity nan inf true false null True None [] [1] [[]] {} {"a":1} 'a' 1}{"a":1 "a","b":"c" "" "a" "1"
+"0.5" "null" "true" "\u00e9" "\ud800" "\ud83d\ude00" "\n" "\/" "/" "\"" "\\" "\b" "\u0000" "\u001f" "\u0022" "\q" "a
+":" ",\"b\":" "é" "😀"
+"""
+SPACES = ['"\t"', '"\x7f"', '"\u2028"', '"\x85"', '"\ufeff"', r'", \"b\": "', '", "', '": "', '"a" ', "{}, {}", '" "']
+TOKENS = (NUMBERS + OTHERS).split() + SPACES
+KEYS = ['"a"', '"b"', '"c"', '"A"', r'"\u0061"', '""', "a", '"a": 1, "a"', '"b" ']
+PLAIN = [
+    '{"a": 1, "b": "x", "c": 0.5}',
+    '{"a":1,"b":"x","c":0.5}',
+    '{"a": true, "b": null, "c": "é"}',
+    r'{"b":"\"","a":-1}',
+]
+
+
+def is_json(text):
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+@st.composite
+def some_line(draw, tokens, forms):
+    comma, colon = draw(st.sampled_from([(", ", ": "), (",", ":"), *forms]))
+    names = draw(st.one_of(st.just(KEYS[:3]), st.just(KEYS[:2]), st.lists(st.sampled_from(KEYS), max_size=4)))
+    return "{" + comma.join(f"{name}{colon}{draw(st.sampled_from(tokens))}" for name in names) + "}"
+
+
+STRANGE = [*TOKENS, *PLAIN, "", " ", "{", "}", "{}", "\x00", "\r", '{"a": 1', "\ufeff" + PLAIN[0]]
+ENDS = ["\n", "\n", "\n", "\r\n", "\r", " \n", "\u2028\n", "\xa0\n"]
+ANY = st.tuples(some_line(TOKENS, [(" , ", " :")]) | st.sampled_from(STRANGE), st.sampled_from(ENDS))
+VALID = st.tuples(some_line([one for one in TOKENS if is_json(one)], [(",", ": ")]).filter(is_json), st.just("\n"))
+
+
+def contents(path):
+    """All that there is to know about the rows of a file."""
+    faults, out = [], []
+    file = File(path, "jsonl", "a.jsonl")
+    for table in file.batches(faults.append):
+        rows = list(table.rows())
+        keep = table.places % 3 > 0
+        kept = table.only(keep)
+        columns = [[(name, *map(repr, some.column(name))) for name in [*some.names, "none"]] for some in (table, kept)]
+        single = [repr(table.row(at)) for at in range(len(table))]
+        shown = [[*map(repr, rows)], single, [*map(repr, kept.rows())]]
+        out.append((table.places.tolist(), table.names, kept.names, columns, shown))
+    return out, [(str(fault), fault.kind, repr(fault.row)) for fault in faults]
+
+
+def one_by_one(path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "parsed_together", lambda block: None)
+        return contents(path)
+
+
+def test_any_lines_are_the_same_rows_in_both_ways(tmp_path):
+    path = tmp_path / "a.jsonl"
+    used = 0
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.sampled_from(PLAIN), st.lists(VALID, max_size=6) | st.lists(ANY, max_size=3), st.sampled_from([1, 32]))
+    @example(PLAIN[0], [('{"a": 1.5, "b": 2, "c": 1}', "\n"), ('{"a": true, "b": "", "c": null}', "\n")], 1)
+    @example(PLAIN[0], [('{"a": 1, "b": "x", "c": 0.5, "d": 1}', "\n"), ('{"c": 0.5, "b": "x", "a": 1}', "\n")], 1)
+    @example(PLAIN[1], [('{"a":1,"a":2,"b":"x","c":0.5}', "\n"), ("[1]", "\n"), ("5", "\n")], 1)
+    @example(PLAIN[1], [("null", "\n")], 1)
+    def check(plain, others, shown):
+        nonlocal used
+        lines = [plain + "\n"] * (len(others) + 2) + [line + end for line, end in others] + [plain]
+        block = "".join(lines).encode("utf-8", "surrogatepass")
+        path.write_bytes(block)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(files, "_FEW", shown)
+            used += files.parsed_together(block) is not None
+            assert contents(path) == one_by_one(path)
+
+    check()
+    assert used > 30
+
+
+def each_by_python(path, encoding):
+    """The number and the object of each line, and the numbers of lines that are none."""
+    rows, bad = [], []
+    with path.open(encoding=encoding, errors="surrogateescape", newline="") as text:
+        for number, line in enumerate(text, 1):
+            line = line.removeprefix("\ufeff") if number == 1 else line
+            if not line.isspace():
+                try:
+                    line.encode()
+                    row = json.loads(line)
+                    assert isinstance(row, dict)
+                    rows.append((number, repr(row)))
+                except (ValueError, AssertionError):
+                    bad.append(number)
+    return rows, bad
+
+
+def test_lines_in_blocks_of_any_size_are_those_of_python(tmp_path):
+    path, used = tmp_path / "a.jsonl", 0
+    junk = st.sampled_from([b"", b" ", b"\xff", b'{"a": "\xe9"}', b"{'a'}", b"\xef\xbb\xbf{}", b'{"a": "\xc3\xa9"}'])
+    lines = st.tuples(st.sampled_from(PLAIN).map(str.encode) | junk, st.sampled_from([b"\n", b"\n", b"\r\n", b"\r"]))
+
+    @settings(max_examples=200, deadline=None)
+    @given(
+        st.lists(lines, min_size=1, max_size=9),
+        st.sampled_from([5, 30, 64, 200, 4000]),
+        st.sampled_from([None, "ascii", "cp1252", "utf-8-sig"]),
+        st.booleans(),
+        st.integers(1, 40),
+    )
+    @example([(b'{"a": "\xc3\xa9"}', b"\n")], 64, "ascii", False, 9)
+    @example([(PLAIN[0].encode(), b"\r")] * 9, 30, None, False, 9)
+    def check(lines, size, encoding, is_packed, batch_rows):
+        nonlocal used
+        plain = (PLAIN[0].encode() + lines[0][1]) * 20
+        content = plain + b"".join(line + end for line, end in lines) + PLAIN[0].encode()
+        path.write_bytes(content)
+        expected = each_by_python(path, encoding or "utf-8")
+        path.write_bytes(gzip.compress(content) if is_packed else content)
+        faults, found = [], []
+        with pytest.MonkeyPatch.context() as patch, file_options(encoding=encoding):
+            patch.setattr(files, "_FEW", 2)
+            patch.setattr(files, "_BATCH_BYTES", size)
+            for table in File(path, "jsonl", "a.jsonl").batches(faults.append, batch_rows):
+                assert 0 < len(table) <= batch_rows
+                used += isinstance(table.objects, ParsedRows)
+                found += zip(table.places.tolist(), map(repr, table.rows()), strict=True)
+        assert (found, [int(fault.place.removeprefix("line ")) for fault in faults]) == expected
+
+    check()
+    assert used > 30
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_ordinary_lines_are_parsed_together_and_come_out_as_before(tmp_path, separators, monkeypatch):
+    texts = ["plain", 'a "quoted", "text": x', "two\nlines\ttab", "back\\slash \\", "é 驹 😀", ": x", "x, ", "", None]
+    rows = [
+        {
+            "id": i,
+            "question": f"{texts[i % 8]} {i}",
+            "answer": texts[i % 9],
+            "confidence": i % 7 / 8,
+            "correct": i % 2 < 1,
+        }
+        for i in range(500)
+    ]
+    lines = [json.dumps(row, ensure_ascii=False, separators=separators) + "\n" for row in rows]
+    parsed = files.parsed_together("".join(lines).encode())
+    assert not parsed._others
+    assert list(parsed) == rows
+    assert isinstance(parsed.column("confidence"), pl.Series)
+    escaped = files.parsed_together("".join(json.dumps(row, separators=separators) + "\n" for row in rows).encode())
+    assert [*escaped._others] == [at for at, line in enumerate(lines) if not line.isascii()]
+    assert list(escaped) == rows
+
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    outputs = []
+    for _ in range(2):
+        batches = list(read(tmp_path / "a.jsonl", Reading(on_fault=lambda fault: None), needs_labels=True))
+        with writing(tmp_path / "out.jsonl", "jsonl") as writer:
+            for batch in batches:
+                writer.write(batch.with_evidence(pl.DataFrame({"calibrated": batch.confidence})))
+        values = [[*batch.question, *batch.answer, *batch.confidence, *batch.correct, *batch.ids] for batch in batches]
+        outputs.append((values, (tmp_path / "out.jsonl").read_bytes()))
+        monkeypatch.setattr(files, "parsed_together", lambda block: None)
+    assert outputs[0] == outputs[1]
+
+
+def test_a_line_that_is_not_json_is_told_with_its_number(tmp_path):
+    lines = ['{"a": 1}'] * 40_000
+    lines[33_000] = '{"a": 1'
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    faults = []
+    tables = list(open_file(tmp_path / "a.jsonl").batches(faults.append))
+    assert [fault.place for fault in faults] == ["line 33001"]
+    assert sum(map(len, tables)) == 39_999
+    assert tables[-1].places[-1] == 40_000
