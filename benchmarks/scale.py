@@ -6,6 +6,7 @@ Each job runs in a process of its own. Its seconds leave out the start of Python
 Results are kept in DIR/results.json, so that a stopped run goes on where it was; delete that file to measure again.
 
 - tally: `tally_files`, compared with a group-by-sum of polars over the same file (goal: at most twice as long);
+- command: `qacal tally --groups topic --ids ignore`, compared with the same (goal: at most twice as long);
 - fit: `QACalibrator(partition="column:topic")`, which has no goal but to be linear;
 - apply: `qacal apply`, compared with reading its output and writing it with polars (goal: at most 3 times as long);
 - text: `qacal apply` of the default model, compared with embedding the same texts (goal: at most 1.5 times as long);
@@ -89,6 +90,12 @@ def tally(path: str, kind: str) -> None:
     tally_files(path, "topic", resolution=RESOLUTION if kind == "continuous" else None)
 
 
+def command(path: str, kind: str, output: str) -> None:
+    from qacal.cli.tally import run
+
+    run([path], output, groups="topic", ids="ignore", resolution=RESOLUTION if kind == "continuous" else None)
+
+
 def group_by_sum(path: str, kind: str) -> None:
     import polars as pl
 
@@ -108,7 +115,7 @@ def fit(path: str, model: str) -> None:
 def apply(model: str, path: str, output: str) -> None:
     from qacal.cli.apply import run
 
-    run(model, path, output)
+    run(model, [path], output)
 
 
 def read_write(path: str, output: str) -> None:
@@ -141,7 +148,8 @@ def read_rows(path: str) -> None:
 
 
 JOBS: dict[str, Callable[..., None]] = {
-    job.__name__: job for job in (tally, group_by_sum, fit, apply, read_write, fit_texts, embed_texts, read_rows)
+    job.__name__: job
+    for job in (tally, command, group_by_sum, fit, apply, read_write, fit_texts, embed_texts, read_rows)
 }
 
 
@@ -149,7 +157,7 @@ def child(name: str, arguments: list[str]) -> None:
     """Run a job, and print its seconds."""
     import polars  # noqa: F401 (its start is none of the job)
 
-    import qacal.model.model  # noqa: F401
+    import qacal.cluster.running  # noqa: F401 (and so is that of qacal)
 
     began, cpu = perf_counter(), process_time()
     JOBS[name](*arguments)
@@ -211,6 +219,8 @@ def main() -> None:
             counted = results.measure(f"{name} tally", tally, path, kind)
             bare = results.measure(f"{name} group-by-sum", group_by_sum, path, kind)
             print(line(f"{name}: tally", counted, "polars, group-by-sum", bare, 2), flush=True)
+            counted = results.measure(f"{name} command", command, path, kind, folder / "cells.parquet")
+            print(line(f"{name}: qacal tally", counted, "polars, group-by-sum", bare, 2), flush=True)
             fitted = results.measure(f"{name} fit", fit, path, model)
             print(line(f"{name}: fit", fitted, "", None, None), flush=True)
             applied = results.measure(f"{name} apply", apply, model, path, output)

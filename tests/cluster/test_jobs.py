@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 from qacal import Column, QACalibrator, Tally, load
 from qacal.calibrators.margins import fit_margins
-from qacal.cluster import engines, running
+from qacal.cluster import engines, jobs, running
 from qacal.cluster import parts as parts_module
 from qacal.cluster.jobs import Job, model_files
 from qacal.cluster.parts import expanded, parts_of
@@ -358,7 +358,66 @@ def test_a_tally_of_files_is_the_tally_of_their_rows_in_any_number_and_order(day
     assert_frame_equal(one, three)
     rows = all_rows(days)
     expected = Tally.of(rows["confidence"], rows["correct"], groups={"topic": rows["topic"]}).to_polars()
-    assert_frame_equal(one.drop("tally", "is_sum"), expected.drop("is_sum"))
+    assert_frame_equal(Tally.from_polars(one.drop("tally")).to_polars().drop("is_sum"), expected.drop("is_sum"))
+
+
+@pytest.mark.parametrize("ids", ["ignore", "check", "documents"])
+def test_cells_of_a_single_part_are_not_written_and_read_again(days, tmp_path, monkeypatch, ids):
+    all_rows(days).write_parquet(tmp_path / "all.parquet")
+    arguments = ("--groups", "topic", "--ids", ids)
+    wrote = []
+    monkeypatch.setattr(
+        parts_module.Part,
+        "write",
+        lambda part, *rest, write=parts_module.Part.write: (wrote.append(part), write(part, *rest)),
+    )
+    ok("tally", tmp_path / "all.parquet", "-o", tmp_path / "one.parquet", *arguments)
+    assert not wrote
+    monkeypatch.setattr(parts_module, "PART_ROWS", 77)
+    monkeypatch.setattr(parts_module, "_LARGE", 1)
+    ok("tally", tmp_path / "all.parquet", "-o", tmp_path / "two.parquet", *arguments)
+    assert len(wrote) > 1
+    one, two = (Counted.read(tmp_path / f"{name}.parquet") for name in ("one", "two"))
+    assert_frame_equal(one.to_frame(), two.to_frame())
+    assert one.metadata() == two.metadata()
+    assert [*tmp_path.glob("*.parts")] == []
+
+
+@pytest.mark.parametrize("ids", ["ignore", "check"])
+@pytest.mark.parametrize("kind", ["plain", "named", "from somewhere", "sampled", "unlabelled", "without ids", "bad id"])
+def test_polars_counts_what_is_counted_row_by_row(days, tmp_path, monkeypatch, ids, kind):
+    number = pl.int_range(pl.len())
+    change = {
+        "from somewhere": {
+            "model": pl.lit("m"),
+            "prompt": pl.format("p{}", number % 3),
+            "judge": pl.lit(None, pl.String),
+        },
+        "sampled": {"agreement": pl.lit(0.5), "samples": 5 - number // 390, "temperature": pl.lit(0.7)},
+        "unlabelled": {"correct": pl.when(number % 3 > 0).then("correct")},
+        "bad id": {"id": pl.when(number != 7).then("id")},
+    }.get(kind, {})
+    for path in days.iterdir():
+        rows = pl.read_parquet(path).with_columns(**change)
+        rows = rows.rename({"confidence": "score", "id": "number"}) if kind == "named" else rows
+        (rows.drop("id") if kind == "without ids" else rows).write_parquet(path)
+    monkeypatch.setattr(parts_module, "PART_ROWS", 150)
+    names = ["--column", "confidence=score", "--column", "id=number"] if kind == "named" else []
+    bad = ["--skip-bad-rows", tmp_path / "bad.jsonl"]
+    counted = []
+    for way in (tallying.plain_tally, lambda *arguments: None):
+        monkeypatch.setattr(jobs, "plain_tally", way)
+        code, said, noted = run(
+            "tally", days, "-o", tmp_path / "out.parquet", "--groups", "topic", "--ids", ids, *names, *bad
+        )
+        assert code == 0, noted
+        found = Counted.read(tmp_path / "out.parquet")
+        counted.append(
+            (found.to_frame().to_dicts(), found.metadata(), said, noted, (tmp_path / "bad.jsonl").read_text())
+        )
+        (tmp_path / "out.parquet").unlink()
+    assert counted[0] == counted[1]
+    assert (kind == "bad id" and ids == "check") == bool(counted[0][-1])
 
 
 def test_tallies_of_days_fit_the_model_of_all_rows(days, tmp_path):

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,18 +25,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from qacal import storage
-from qacal.cluster.parts import Part, PartRows
+from qacal.cluster.parts import Part, PartRows, readable
 from qacal.embedders import Embedder, embedder
 from qacal.errors import BadRowsError, InputError, QacalWarning
 from qacal.model.base import BaseModel
 from qacal.model.fitting import Split
 from qacal.model.pipeline import Progress, within_batch
 from qacal.model.saved import load, load_model
-from qacal.model.tallies import Counted, Ids, count_by_model, count_column
+from qacal.model.tallies import Counted, Ids, count_by_model, count_column, count_rows
 from qacal.records.columns import PROVENANCE
+from qacal.records.files import refuse
 from qacal.records.provenance import SAMPLING
-from qacal.records.reading import BadRows, Reading, Source, read
+from qacal.records.reading import BadRows, Batch, Reading, Source, read
 from qacal.records.table import Fault, FrameTable, Table
+from qacal.records.tallying import plain_tally
 from qacal.tally.arrays import Bools, Hashes
 from qacal.tally.ids import mix
 
@@ -139,8 +142,11 @@ class Worker:
             if job.threshold is not None:
                 self._model.set_threshold(job.threshold)
 
-    def run(self, part: Part) -> dict[str, Any]:
-        """Write the output of a part; return its counts, its bad rows and what to tell, or what is wrong with it."""
+    def run(self, part: Part, *, keeps: bool = False) -> dict[str, Any]:
+        """Write the output of a part; return its counts, its bad rows and what to tell, or what is wrong with it.
+
+        keeps : of a tally, return the cells instead.
+        """
         job, faults = self.job, list[Fault]()
         try:
             if (done := part.done(job.key)) is not None:
@@ -149,10 +155,13 @@ class Worker:
             reading = self._reading(bad)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", QacalWarning)
-                frame, more = self._output(part, reading)
+                output = self._output(part, reading)
             notes = [str(one.message) for one in caught if issubclass(one.category, QacalWarning)]
             rows = [{"place": fault.place, "problem": str(fault), "row": fault.row} for fault in faults]
             result = {"rows": part.rows, "bad": bad.count, "notes": notes, "faults": rows}
+            if keeps and isinstance(output, Counted):
+                return {**result, "part": part.output, "counted": output}
+            frame, more = (output.to_frame(), output.metadata()) if isinstance(output, Counted) else (output, {})
             part.write(frame, job.key, result, more)
         except (InputError, OSError) as error:
             return {"part": part.output, "error": str(error)}
@@ -163,16 +172,14 @@ class Worker:
         reading = Reading(dict(job.columns), job.percent, expressions=dict(job.expressions))
         return replace(reading, on_fault=bad, max_bad=job.max_bad) if job.skips else reading
 
-    def _output(self, part: Part, reading: Reading) -> tuple[pl.DataFrame, dict[str, str]]:
-        """Return the output of a part, and what to write into the metadata of its file."""
+    def _output(self, part: Part, reading: Reading) -> pl.DataFrame | Counted:
         import polars as pl
 
         job = self.job
         if job.kind == "tally":
-            counted = self.counted(part, reading)
-            return counted.to_frame(), counted.metadata()
+            return self.counted(part, reading)
         if job.kind == "sample":
-            return self._sampled(part, reading), {}
+            return self._sampled(part, reading)
         rows = PartRows(part, part.read())
         if job.kind == "embed":
             assert self._embedder is not None
@@ -182,29 +189,21 @@ class Worker:
             tables = self._model._calibrated(
                 rows, reading, allow_other_source=job.allow_other_source, prefix=job.prefix
             )
-        return pl.concat([table.frame() for table in tables], how="diagonal_relaxed"), {}
+        return pl.concat([table.frame() for table in tables], how="diagonal_relaxed")
 
-    def counted(self, part: Part | FrameTable, reading: Reading, split: Split | None = None) -> Counted:
+    def counted(self, rows: Part | FrameTable, reading: Reading, split: Split | None = None) -> Counted:
         """Count the labelled rows of a part, or of a table with rows of the fit and their split."""
         job, model = self.job, self._model
+        if isinstance(rows, Part) and model is None and job.ids != "documents":
+            # Polars counts plain rows, and a bad one is told about below.
+            with suppress(InputError):
+                if (counted := self._counted_by_polars(rows, reading)) is not None:
+                    return counted
         needs: dict[str, Any] = {"needs_text": False, "hashes_ids": job.ids != "ignore"}
-        rows: Any = part
-        if isinstance(part, Part):
-            names = None
-            if model is None:
-                asked = ("confidence", "correct", str(job.groups), *PROVENANCE, *SAMPLING, "agreement")
-                names = [reading.name(name) for name in asked]
-                if job.ids != "ignore":  # questions identify rows without ids
-                    names += [reading.name(name) for name in ("id", "question")]
-            # Numbers and groups fit into memory at once; texts and their vectors come in batches.
-            at_once = {} if model is not None else {"batch_rows": max(part.rows, 1)}
-            rows = PartRows(part, part.read(names), reading.name("correct"), **at_once)
-            if not any(True for _ in rows.batches()):
-                return Counted({}, job.model_version)
         if model is not None:
             needs |= {"hashes_ids": True, **model._needs}
         counts = []
-        for batch in read(rows, reading, needs_labels=True, **needs):
+        for batch in self._labelled(rows, reading, ("confidence", str(job.groups)), needs):
             if job.sample is not None and split is None and batch.ids is not None:
                 batch = batch.only(~is_sampled(batch.ids, job.sample))
                 if not len(batch):
@@ -217,6 +216,51 @@ class Worker:
                 options: dict[str, Any] = {"split": split, "allow_other_source": allowed}
                 counts.append(count_by_model(one, str(job.model_version), batch, job.ids, **options))
         return Counted.sum(counts) if counts else Counted({}, job.model_version)
+
+    def _counted_by_polars(self, part: Part, reading: Reading) -> Counted | None:
+        """Count rows by a column of groups; None if rows need a closer look."""
+        job = self.job
+        with readable(part.path):
+            scan = part.scan()
+            tally = plain_tally(scan, reading, [str(job.groups)], job.resolution, part.path)
+            names = scan.collect_schema().names()
+        if tally is None:
+            return None
+        counts = [Counted({"certify": tally})]
+        if {*names} & {*self._identity(reading)}:
+            kept = {
+                name: column for name, column in reading.columns.items() if name not in ("confidence", "calibrated")
+            }
+            strict = replace(reading, columns=kept, on_fault=refuse)
+            needs = {"needs_text": False, "needs_confidence": False, "hashes_ids": job.ids != "ignore"}
+            counts += [count_rows({}, batch, None, job.ids) for batch in self._labelled(part, strict, (), needs)]
+        return Counted.sum(counts)
+
+    def _identity(self, reading: Reading) -> list[str]:
+        """Return the columns that tell where rows come from and, unless ids are ignored, which their questions are."""
+        names = (*PROVENANCE, *SAMPLING, "agreement", *(() if self.job.ids == "ignore" else ("id", "question")))
+        return [reading.name(name) for name in names]
+
+    def _labelled(
+        self, rows: Part | FrameTable, reading: Reading, columns: Sequence[str], needs: dict[str, Any]
+    ) -> Iterator[Batch]:
+        """Yield the labelled rows in batches.
+
+        columns : without a model, only these are read, those of :meth:`_identity`, and those that have other names.
+        """
+        if not isinstance(rows, Part):
+            yield from read(rows, reading, needs_labels=True, **needs)
+            return
+        names = None
+        if self._model is None:
+            names = [reading.name(name) for name in ("correct", *columns)]
+            names += [*self._identity(reading), *reading.columns.values()]
+        for piece in rows.pieces():
+            # Numbers and groups fit into memory at once; texts and their vectors come in batches.
+            at_once = {} if names is None else {"batch_rows": max(piece.rows, 1)}
+            source = PartRows(piece, piece.read(names), reading.name("correct"), **at_once)
+            if any(True for _ in source.batches()):
+                yield from read(source, reading, needs_labels=True, **needs)
 
     def _sampled(self, part: Part, reading: Reading) -> pl.DataFrame:
         """Return the rows of the sample, all of which the fit can use.

@@ -1,8 +1,8 @@
 """Parts of Parquet files: the unit of work, of output, and of what is left after a stop.
 
-A part is a file, or a range of at most `PART_ROWS` rows of a larger one. Its output appears whole, under its final
-name, and says in its metadata which part of which job it is: size and time of the input, and a digest of the settings
-and the model. So a job that is started again does what is left, and what has changed.
+A part is a file, or a range of at most `PART_ROWS` rows of a larger one (more for a tally). Its output appears whole,
+under its final name, and says in its metadata which part of which job it is: size and time of the input, and a digest
+of the settings and the model. So a job that is started again does what is left, and what has changed.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from glob import glob, has_magic
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 PART_ROWS = 8 * BATCH_ROWS
+# If groups are a column, only cells are kept of a part, and they cost more than its rows: parts have more rows.
+_LARGE = 64
 _METADATA = "qacal"
+_STEM = re.compile(r"(-\d{5,}-of-\d{5,})?\.parquet$")
 _MOST_NOTED = 2**22
 
 
@@ -56,16 +60,25 @@ class Part:
     whole: int
     output: str = ""
 
-    def read(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return the rows; with `columns`, only those of these columns that the file has."""
+    def scan(self) -> pl.LazyFrame:
+        """Return the rows as a query; read it within :func:`readable`."""
         import polars as pl
 
-        with _readable(self.path):
-            scan = pl.scan_parquet(self.path, glob=False)
+        return pl.scan_parquet(self.path, glob=False).slice(self.first, self.rows)
+
+    def read(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return the rows; with `columns`, only those of these columns that the file has."""
+        with readable(self.path):
+            scan = self.scan()
             if columns is not None:
                 names = scan.collect_schema().names()
                 scan = scan.select([name for name in dict.fromkeys(columns) if name in names])
-            return scan.slice(self.first, self.rows).collect()
+            return scan.collect()
+
+    def pieces(self) -> Iterator[Part]:
+        """Yield the part in pieces of at most `PART_ROWS` rows."""
+        for first in range(self.first, self.first + self.rows, PART_ROWS):
+            yield replace(self, first=first, rows=min(PART_ROWS, self.first + self.rows - first))
 
     def done(self, job: str) -> dict[str, Any] | None:
         """Return what an earlier run noted about this part; None if it is not done, or not for this job."""
@@ -126,7 +139,7 @@ class PartRows:
 
 
 @contextmanager
-def _readable(path: str) -> Iterator[None]:
+def readable(path: str) -> Iterator[None]:
     """Turn errors of polars into one that names the file."""
     import polars as pl
 
@@ -217,14 +230,18 @@ def _listed(url: str) -> list[str]:
     return [str(path) for path in names["path"]]
 
 
-def parts_of(files: Mapping[str, str], output: str, *, by_path: bool = False) -> tuple[list[Part], dict[str, str]]:
+def parts_of(
+    files: Mapping[str, str], output: str, *, by_path: bool = False, are_large: bool = False
+) -> tuple[list[Part], dict[str, str]]:
     """Return the parts of files, and what is wrong with those that cannot be read.
 
     files : paths with names, as :func:`expanded` returns them.
     output : a folder.
     by_path : the names of outputs are digests of paths; nobody but the job reads them, and files may have equal names.
+    are_large : parts have more rows, as those of a tally whose groups are a column.
     """
     parts, bad = [], {}
+    most = PART_ROWS * (_LARGE if are_large else 1)
     paths: dict[str, str] = {}
     for path, name in files.items():
         try:
@@ -232,10 +249,10 @@ def parts_of(files: Mapping[str, str], output: str, *, by_path: bool = False) ->
         except InputError as error:
             bad[path] = str(error)
             continue
-        count = -(-whole.whole // PART_ROWS)
+        count = -(-whole.whole // most)
         stem = digest({"path": path})[:16] if by_path else os.path.splitext(name)[0]
         for number in range(count):
-            first = number * PART_ROWS
+            first = number * most
             name = f"{stem}.parquet" if count == 1 else f"{stem}-{number:05}-of-{count:05}.parquet"
             if name in paths:
                 raise InputError(
@@ -243,7 +260,7 @@ def parts_of(files: Mapping[str, str], output: str, *, by_path: bool = False) ->
                     "one of them, or pass each to a command of its own with another -o."
                 )
             paths[name] = path
-            rows = min(PART_ROWS, whole.whole - first)
+            rows = min(most, whole.whole - first)
             parts.append(replace(whole, first=first, rows=rows, output=f"{output.rstrip('/')}/{name}"))
     return parts, bad
 
@@ -252,7 +269,7 @@ def _whole(path: str) -> Part:
     import polars as pl
 
     size = changed = 0
-    with _readable(path):
+    with readable(path):
         if not is_url(path):
             status = os.stat(path)
             size, changed = status.st_size, status.st_mtime_ns
@@ -263,9 +280,12 @@ def _whole(path: str) -> Part:
 def remove_stale(parts: Sequence[Part], output: str) -> None:
     """Remove outputs that earlier jobs wrote to a folder for these inputs under other names.
 
-    The names are others if an input had another number of parts, or was named in another way. Objects are not removed.
+    The names are others if an input had another number of parts, or was named in another way.
     """
-    if is_url(output) or not os.path.isdir(output):
+    if is_url(output):
+        _remove_stale_objects(parts, f"{output.rstrip('/')}/")
+        return
+    if not os.path.isdir(output):
         return
     kept = {os.path.realpath(part.output) for part in parts}
     inputs = {os.path.abspath(part.path) for part in parts}
@@ -273,6 +293,25 @@ def remove_stale(parts: Sequence[Part], output: str) -> None:
         noted = None if os.path.realpath(path) in kept else _input_of(str(path))
         if noted is not None and os.path.abspath(noted) in inputs:
             path.unlink()
+
+
+def _remove_stale_objects(parts: Sequence[Part], output: str) -> None:
+    """Do the same in an object store, for inputs that are objects: on two machines, a path may be of two files."""
+    inputs, kept = {part.path for part in parts if is_url(part.path)}, {part.output for part in parts}
+    # To look into each object of a large folder would take too long; those of an input differ in numbers of parts only.
+    stems = {_STEM.sub("", posixpath.basename(name)) for name in kept}
+    if not inputs or find_spec("pyarrow") is None:
+        return
+    files = optional_package("pyarrow.fs", "cluster")
+    # A store that pyarrow does not know, or that does not allow it.
+    with suppress(OSError, ValueError, NotImplementedError, ImportError):
+        system, folder = files.FileSystem.from_uri(output)
+        folder = folder.rstrip("/")
+        for found in system.get_file_info(files.FileSelector(folder, recursive=True, allow_not_found=True)):
+            url = output + found.path.removeprefix(f"{folder}/")
+            is_candidate = url not in kept and _STEM.sub("", posixpath.basename(url)) in stems
+            if is_candidate and _input_of(url) in inputs:
+                system.delete_file(found.path)
 
 
 def _input_of(output: str) -> str | None:

@@ -64,6 +64,7 @@ class Outcome:
 
     rows, bad : of all parts.
     old : the parts that an earlier run had done.
+    counted : the cells of a tally that has a single part, if they are not in a file.
     """
 
     parts: list[Part]
@@ -71,12 +72,14 @@ class Outcome:
     bad: int = 0
     old: int = 0
     notes: list[str] = field(default_factory=list)
+    counted: Counted | None = None
 
 
 def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcome:
     """Do a job over all parts of files, with a file in the folder `output` for each; raise at the end for bad files."""
     require_apart(files, output)
-    parts, errors = parts_of(expanded(files), output, by_path=job.kind in ("tally", "sample"))
+    is_inner, are_large = job.kind in ("tally", "sample"), job.kind == "tally" and job.model is None
+    parts, errors = parts_of(expanded(files), output, by_path=is_inner, are_large=are_large)
     remove_stale(parts, output)
     step = {"embed": "embedding", "apply": "calibrating", "tally": "counting", "sample": "sampling"}[job.kind]
     outcome, done = Outcome(parts), 0
@@ -101,6 +104,7 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
         outcome.bad += result["bad"]
         outcome.old += bool(result.get("is_old"))
         outcome.notes += result.get("notes", ())
+        outcome.counted = result.get("counted")
     distinct = list(dict.fromkeys(outcome.notes))
     for text in distinct[:_MOST_NOTES]:
         warnings.warn(text, QacalWarning, stacklevel=2)
@@ -124,12 +128,13 @@ def _problems(errors: dict[str, str], files: int) -> InputError:
 def count(
     job: Job, files: Sequence[str], output: str, where: Where, most: int | None = None
 ) -> tuple[Counted, Outcome]:
-    """Count the labelled rows of files; the cells of each part are in a folder beside the output.
+    """Count the labelled rows of files; the cells of each of several parts are in a folder beside the output.
 
     most : as in :meth:`Counted.sum`.
     """
     outcome = run_job(job, files, f"{output.rstrip('/')}{PARTS}/cells", where)
-    return Counted.sum((Counted.read(part.output) for part in outcome.parts), most), outcome
+    kept = None if outcome.counted is None else [outcome.counted]
+    return Counted.sum(kept or (Counted.read(part.output) for part in outcome.parts), most), outcome
 
 
 def fit_files(
