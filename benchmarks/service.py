@@ -5,7 +5,9 @@
 
 The service runs as `qacal serve`, with a store, in a process of its own that is bound to one core; the caller runs on
 another. Requests are sent when they are due, whether or not earlier ones were answered, so waiting counts. Times are
-those of this machine now: the same load on /healthz stands beside them.
+those of this machine now. Beside them stand /healthz, and a bare server on the same core that sends one fixed reply:
+no service can be faster than that one. Loads take turns. On a virtual machine, others may take the processor away; the
+share of the time that they took is printed.
 
 With --proxy: chat completions through the proxy, beside the same ones without it. The upstream answers each request
 after a fixed delay, so what exceeds it is the time of the proxy, of the caller and of waiting for a core. Rounds with
@@ -32,6 +34,7 @@ from typing import Any
 
 import numpy as np
 from tests.answers import answers
+from threadpoolctl import threadpool_limits
 
 import qacal
 
@@ -267,20 +270,48 @@ def measure_proxy(options: Any, folder: str, home: str, rows: list[dict[str, Any
 
 
 def measure(options: Any, folder: str, port: int, pid: int, rows: list[dict[str, Any]]) -> None:
+    cores = sorted(os.sched_getaffinity(pid))
     ones = [request_of("/v1/calibrate", {"items": [row]}) for row in rows]
+    healthz = [request_of("/healthz")]
+    bare_port = free_port()
+    bare = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.service", "--upstream-port", str(bare_port)],
+        preexec_fn=lambda: os.sched_setaffinity(0, cores),
+    )
+    loads = {
+        "a bare server": (bare.pid, bare_port, healthz),
+        "/healthz": (pid, port, healthz),
+        "/v1/calibrate, one record": (pid, port, ones),
+    }
     print(f"{options.rate:g} requests a second for {options.seconds:g} s; load {os.getloadavg()[0]:.1f}")
-    for name, requests in (("/healthz", [request_of("/healthz")]), ("/v1/calibrate, one record", ones)):
+    rounds = 4
+    try:
+        await_server(bare_port)
         for at_random in (False, True):
-            before = cpu_seconds(pid)
-            times = asyncio.run(steady(port, requests, options.rate, options.seconds, at_random=at_random))
-            used = 1000 * (cpu_seconds(pid) - before) / (options.rate * options.seconds)
-            p50, p99 = np.quantile(times, [0.5, 0.99])
-            when = "at random" if at_random else "evenly"
-            print(f"  {name:<28}{when:<10} p50 {p50:6.2f} ms  p99 {p99:6.2f} ms  processor {used:.2f} ms a request")
+            times: dict[str, list[np.ndarray]] = {name: [] for name in loads}
+            used = dict.fromkeys(loads, 0.0)
+            before = cpu_fields()
+            for _ in range(rounds):
+                for name, (process, to, requests) in loads.items():
+                    used[name] -= cpu_seconds(process)
+                    run = steady(to, requests, options.rate, options.seconds / rounds, at_random=at_random)
+                    times[name].append(asyncio.run(run))
+                    used[name] += cpu_seconds(process)
+            spent = cpu_fields() - before
+            when = "at random times" if at_random else "evenly"
+            print(f"  {when}; {spent[7] / spent.sum():.1%} of the time was taken by other machines")
+            for name, found in times.items():
+                p50, p90, p99 = np.quantile(np.concatenate(found), [0.5, 0.9, 0.99])
+                cpu = 1000 * used[name] / (options.rate * options.seconds)
+                print(
+                    f"    {name:<26} p50 {p50:6.2f} ms  p90 {p90:6.2f} ms  p99 {p99:6.2f} ms  "
+                    f"processor {cpu:.2f} ms a request"
+                )
+    finally:
+        bare.terminate()
+        bare.wait()
     model = qacal.load(folder, warm=True)
     batch = request_of("/v1/calibrate", {"items": rows[:100]})
-    model.calibrate(rows[:100], prefix="new_")
-    inside = best(lambda: model.calibrate(rows[:100], prefix="new_"))
 
     async def ask_often() -> float:
         caller = Caller(port)
@@ -292,9 +323,18 @@ def measure(options: Any, folder: str, port: int, pid: int, rows: list[dict[str,
         return min(times)
 
     served = asyncio.run(ask_often())
+    with threadpool_limits(1):  # as many threads as the service has
+        model.calibrate(rows[:100], prefix="new_")
+        inside = best(lambda: model.calibrate(rows[:100], prefix="new_"))
+        one = best(lambda: [model.explain(**row) for row in rows[:100]]) / 100
     print(f"  batches of 100: {100 / served:,.0f} records a second, {inside / served:.2f} of calibrate in this process")
-    one = best(lambda: [model.explain(**row) for row in rows[:100]]) / 100
     print(f"  model.explain: {1000 * one:.2f} ms a record")
+
+
+def cpu_fields() -> np.ndarray:
+    """Return the time that all cores have spent on each kind of work so far; the eighth was taken by other machines."""
+    line = Path("/proc/stat").read_text().partition("\n")[0]
+    return np.array(line.split()[1:9], dtype=float)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,24 @@
 """The application, with real models and a real SQLite."""
 
 import asyncio
+import dataclasses
 import json
 import logging
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from qacal import QACalibrator, load
+from qacal.embedders import MiniLMEmbedder
 from qacal.errors import InputError
 from qacal.model.model_set import ModelSet
 from qacal.service.app import create_app
 from qacal.service.guard import Guard
-from qacal.service.served import Models
+from qacal.service.served import Models, Worker
 from qacal.service.settings import Settings
 from qacal.service.telemetry import Telemetry
 from qacal.storage import version_of
@@ -86,6 +89,7 @@ def test_reasons_come_only_if_asked_for(client):
         ({"question": "?", "answer": "!"}, "confidence"),
         ({"question": "?", "confidence": 0.5}, "answer"),
         ({"question": 5, "answer": {}, "confidence": 0.5}, "expected text"),
+        ({**ROWS[0], "question": ""}, "question is missing; expected text."),
         ({}, "confidence"),
         ({"question": "?" * 200_000, "answer": "", "confidence": 0.5}, "at most 100,000"),
         ({**ROWS[0], "model": "another-llm"}, "this model was fitted on parrot-1"),
@@ -261,7 +265,7 @@ def test_a_service_without_a_store_refuses_labels(folder, tmp_path):
         (b"[]", 422),
         (b"{}", 422),
         (b'{"items": []}', 422),
-        (b'{"items": [5]}', 422),
+        (b'{"items": [5]}', 200),
         (b'{"items": [{}], "model": 5}', 422),
         (b"[" * 100_000, 422),
         (b"\xff\xfe", 422),
@@ -277,6 +281,21 @@ def test_strange_requests_are_answered(client, body, status):
     reply = client.post("/v1/calibrate", content=body, headers={"content-type": "application/json"})
     assert reply.status_code in ((422, 400) if status == 422 else (status,))
     assert "error" in reply.text or "calibrated" in reply.text
+
+
+def test_a_body_that_is_no_json_is_told_so(client):
+    reply = client.post("/v1/calibrate", content='{"items": [', headers={"content-type": "application/json"})
+    assert reply.status_code == 422
+    assert reply.json()["error"]["message"].startswith("the body is not JSON: ")
+    untyped = client.post("/v1/feedback", content='{"items": []}')
+    assert (untyped.status_code, untyped.json()["error"]["code"]) == (415, "wrong_content_type")
+
+
+def test_a_record_that_is_no_object_is_an_error_of_its_own(client):
+    one, bad, lacking = calibrate(client, [ROWS[0], "text", {"question": "?", "answer": "!"}])
+    assert "calibrated" in one
+    assert bad["error"] == {"code": "invalid_record", "message": "the record is not an object."}
+    assert lacking["error"]["message"] == "the record has no field 'confidence'; it has question, answer."
 
 
 def test_requests_beyond_the_limits_are_refused(folder, tmp_path):
@@ -305,7 +324,8 @@ def test_more_requests_at_once_than_allowed_are_refused(folder, tmp_path, monkey
 
         monkeypatch.setattr(type(served), "explained", slow)
         replies = []
-        thread = threading.Thread(target=lambda: replies.append(calibrate(client, ROWS[:1])))
+        # Of a request this long, another thread takes care.
+        thread = threading.Thread(target=lambda: replies.append(calibrate(client, ROWS[:5])))
         thread.start()
         assert is_begun.wait(20)
         refused = client.post("/v1/calibrate", json={"items": ROWS[:1]})
@@ -323,11 +343,50 @@ def test_a_request_that_takes_too_long_is_given_up(folder, tmp_path, monkeypatch
         served = client.app.state.service.models.served["m"]
         real = type(served).explained
         monkeypatch.setattr(type(served), "explained", lambda *_, **__: time.sleep(0.6) or [{}])
-        reply = client.post("/v1/calibrate", json={"items": ROWS[:1]})
+        reply = client.post("/v1/calibrate", json={"items": ROWS[:5]})
         assert (reply.status_code, reply.json()["error"]["code"]) == (503, "too_slow")
         monkeypatch.setattr(type(served), "explained", real)
         time.sleep(0.6)
         assert "calibrated" in calibrate(client, ROWS[:1])[0]
+
+
+def test_short_requests_are_calibrated_together_and_long_ones_do_not_keep_them_waiting(folder, monkeypatch):
+    served = Models({"m": folder}).served["m"]
+    calls = []
+    real = type(served).explained
+
+    def counted(self, records, *, why):
+        calls.append((len(records), threading.current_thread() is threading.main_thread()))
+        return real(self, records, why=why)
+
+    monkeypatch.setattr(type(served), "explained", counted)
+
+    async def ask():
+        worker = Worker()
+        short = [worker.explained(served, [row], why=False) for row in ROWS[:3]]
+        long = [{**ROWS[3], "question": "Why? " * 1000}]
+        chat = [{**ROWS[3], "question": [{"role": "user", "content": "Why? " * 1000}]}]
+        gone = asyncio.create_task(worker.explained(served, ROWS[4:5], why=False))
+        gone.cancel()
+        found = await asyncio.gather(*short, worker.explained(served, ROWS[:5], why=False))
+        await worker.explained(served, long, why=False)
+        await worker.explained(served, chat, why=False)
+        await asyncio.gather(*(worker.explained(served, [row], why=False) for row in ROWS))
+        worker.close()
+        return found
+
+    found = asyncio.run(ask())
+    assert sorted(calls) == [(1, False), (1, False), (3, True), (5, False), (8, True), (32, True)]
+    short = [one["calibrated"] for part in found[:3] for one in part]
+    assert short == pytest.approx([one["calibrated"] for one in found[3][:3]], abs=1e-12)
+
+
+def test_a_model_whose_embedder_takes_long_leaves_the_thread_of_the_requests_alone(folder):
+    served = Models({"m": folder}).served["m"]
+    assert served.is_quick
+    slow = dataclasses.replace(served)
+    slow.model.pipeline_.vectors._loaded = object.__new__(MiniLMEmbedder)
+    assert not slow.is_quick
 
 
 def test_a_mistake_in_a_model_does_not_end_the_service(folder, tmp_path, monkeypatch):
@@ -378,7 +437,7 @@ def test_pages_of_the_web_do_not_reach_a_service_without_a_key(client):
         "/v1/calibrate", content=body, headers={"host": "evil.example", "content-type": "application/json"}
     )
     assert (named.status_code, named.json()["error"]["code"]) == (421, "wrong_host")
-    assert client.post("/v1/calibrate", content=body, headers={"content-type": "text/plain"}).status_code == 422
+    assert client.post("/v1/calibrate", content=body, headers={"content-type": "text/plain"}).status_code == 415
     asked = {"origin": "https://evil.example", "access-control-request-method": "POST"}
     preflight = client.options("/v1/calibrate", headers=asked)
     assert "access-control-allow-origin" not in preflight.headers
@@ -465,6 +524,38 @@ def test_a_new_version_is_served_and_the_old_one_put_back(client, folder, fitted
     assert "qacal_model_reloads_total 2.0" in client.get("/metrics").text
 
 
+def test_columns_that_a_record_lacks_are_named(tmp_path):
+    rows = [{**row, "retrieval": 3.0 * row["correct"] + at % 7} for at, row in enumerate(answers(600))]
+    QACalibrator(features=["retrieval"]).fit(rows).save(tmp_path / "model")
+    with serving(str(tmp_path / "model"), tmp_path) as client:
+        full, without, none = calibrate(client, [{**ROWS[0], "retrieval": value} for value in (5.0, None)] + ROWS[:1])
+    assert "lacking" not in full
+    assert without["lacking"] == none["lacking"] == ["retrieval"]
+
+
+def test_a_folder_that_is_gone_is_told_once(client, folder, caplog):
+    models = client.app.state.service.models
+    Path(folder).rename(f"{folder}-gone")
+    with caplog.at_level(logging.WARNING, "qacal.service"):
+        assert models.reload() == models.reload() == []
+    assert caplog.text.count(f"{folder} is gone") == 1
+    assert "calibrated" in calibrate(client, ROWS[:1])[0]
+    Path(f"{folder}-gone").rename(folder)
+    models.reload()
+
+
+def test_a_store_that_is_deleted_refuses_labels_and_says_so(client, tmp_path):
+    (one,) = calibrate(client, ROWS[:1])
+    wait_for(lambda: stored(client))
+    (tmp_path / "served.db").unlink()
+    reply = client.post("/v1/feedback", json={"items": [{"id": one["id"], "correct": 1}]})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "store_failed")
+    assert "served.db was deleted or replaced" in reply.json()["error"]["message"]
+    assert "calibrated" in calibrate(client, ROWS[:1])[0]
+    wait_for(lambda: client.get("/readyz").json()["lost"] == 1)
+    assert client.get("/readyz").json()["store"] == "failed"
+
+
 def test_a_damaged_version_leaves_the_old_one(client, folder, fitted, caplog):
     from pathlib import Path
 
@@ -519,8 +610,9 @@ def test_a_label_that_is_none_is_an_error_of_its_own(client, correct):
     items = [{"id": one["id"], "correct": correct}, {"id": two["id"], "correct": True, "question": "?", "own_id": None}]
     refused, kept = client.post("/v1/feedback", json={"items": items}).json()["results"]
     assert refused["id"] == one["id"]
-    problem = {"code": "invalid_label", "message": "correct is not 0 or 1, nor a number in between."}
-    assert refused["error"] == problem
+    found = "missing or null" if correct is None else "no label"
+    message = f"correct is {found}; expected 0 or 1, or a number in between."
+    assert refused["error"] == {"code": "invalid_label", "message": message}
     assert kept == {"id": two["id"], "stored": True}
     assert [row["id"] for row in stored(client) if row["label"] is not None] == [two["id"]]
 
@@ -528,7 +620,7 @@ def test_a_label_that_is_none_is_an_error_of_its_own(client, correct):
 @pytest.mark.parametrize(
     ("item", "message"),
     [
-        ({"id": "a" * 32}, "correct is not"),
+        ({"id": "a" * 32}, "correct is missing"),
         ({"id": 7, "correct": 1}, "id: "),
         ({"correct": 1}, "id: "),
         ({"id": "a" * 32, "correct": 1, "source": "guess"}, "source: "),

@@ -169,8 +169,8 @@ def test_a_confidence_that_cannot_be_read_is_not_collected(collecting, stub):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"models": {"a": "a", "b": "b"}}, "for one model"),
-        ({"store": "none"}, "in a store"),
+        ({"models": {"a": "a", "b": "b"}}, "exactly one MODEL"),
+        ({"store": "none"}, "a --store other than none"),
         ({"upstream": "http://127.0.0.1:1/v1"}, "--confidence-from"),
     ],
 )

@@ -241,9 +241,9 @@ def test_what_is_queued_is_written_when_the_service_is_stopped(folder, tmp_path,
 
 
 def test_a_second_interrupt_does_not_wait_for_requests_and_writes_what_is_queued(folder, tmp_path):
-    url = f"sqlite:///{tmp_path / 'served.db'}"
+    url, is_asked = f"sqlite:///{tmp_path / 'served.db'}", threading.Event()
     with (
-        answering(hangs=True) as upstream,
+        answering(hangs=True, is_asked=is_asked) as upstream,
         process(folder, "--store", url, "--upstream", upstream) as (server, client, port),
     ):
 
@@ -253,6 +253,7 @@ def test_a_second_interrupt_does_not_wait_for_requests_and_writes_what_is_queued
 
         waiting = threading.Thread(target=hang)
         waiting.start()
+        assert is_asked.wait(SECONDS)
         served = client.post("/v1/calibrate", json={"items": ROWS}).json()["results"]
         server.send_signal(signal.SIGINT)
         time.sleep(1)
@@ -270,8 +271,11 @@ def test_a_second_interrupt_does_not_wait_for_requests_and_writes_what_is_queued
 
 
 @contextmanager
-def answering(*parts, hangs=False):
-    """Run a server that sends some bytes to whoever asks, whatever is asked, and hangs up, or only hangs."""
+def answering(*parts, hangs=False, is_asked=None):
+    """Run a server that sends some bytes to whoever asks, whatever is asked, and hangs up, or only hangs.
+
+    is_asked : set when a request has arrived.
+    """
     is_over = threading.Event()
 
     def answer(connection):
@@ -285,6 +289,8 @@ def answering(*parts, hangs=False):
             length = re.search(rb"(?i)content-length: *(\d+)", head)
             while length is not None and len(body) < int(length[1]):
                 body += connection.recv(65536)
+            if is_asked is not None:
+                is_asked.set()
             for part in parts:
                 connection.sendall(part)
             if hangs:

@@ -24,10 +24,11 @@ from tests.service.test_store import server, url  # noqa: F401
 
 SERVED = answers(400, seed=11)
 TRUTH = {row["question"]: row["correct"] for row in SERVED}
+NAMES = ("id", "question", "answer", "confidence")
 
 
 def records(rows):
-    return [{name: row[name] for name in ("id", "question", "answer", "confidence")} for row in rows]
+    return [{name: row[name] for name in NAMES} for row in rows]
 
 
 def fill(url, folder, *, keeps_text=True, name="model"):  # noqa: F811
@@ -71,6 +72,11 @@ def test_labels_make_a_new_version_and_the_old_one_can_be_put_back(folder, url, 
     assert said["probability"] == pytest.approx(150 / 400)
     new = load(folder)
     assert said["version"] == version_of(folder)[:12] != before[:12] == said["replaced"]
+    assert said["old_watch"]["labels"] == 150
+    assert not said["old_watch"]["is_alarm"]
+    assert (said["old"]["has_threshold"], said["new"]["has_threshold"]) == (True, False)
+    assert said["new"]["certifying_rows"] == 150
+    assert said["new"]["error_bound"] == new.calibrator_.maps_.median_error_bound()
     # Only the audit certifies, and the settings are those of the old model.
     assert new.rows_ == 150
     assert (new.features, new.examples) == ((), 2)
@@ -90,8 +96,37 @@ def test_a_refit_can_leave_the_model_as_it_is(folder, url, tmp_path):  # noqa: F
     assert "certify" in out
     assert f"{reported} volunteered labels were not used" in said
     assert "had a threshold" in said
+    assert f"\n    qacal threshold {tmp_path / 'new'} labelled.jsonl --accuracy 0.8 --save\n" in said
     assert version_of(folder) == before != version_of(tmp_path / "new")
     assert len(versions(folder)) == 1
+
+
+def test_a_refit_says_what_the_new_version_gives_up_and_what_labels_say_about_the_old_one(tmp_path, monkeypatch):
+    folder, url = tmp_path / "model", f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    rows = [{**row, "tier": "ab"[(row["correct"] > 0) ^ (at % 4 == 0)]} for at, row in enumerate(answers(800))]
+    old = QACalibrator(features=("tier",)).fit(rows)
+    old.save(folder)
+    monkeypatch.setattr(f"{__name__}.SERVED", [{**row, "tier": None} for row in SERVED])
+    monkeypatch.setattr(f"{__name__}.NAMES", (*NAMES, "tier"))
+    audit(url, 150, fill(url, folder))
+    out = ok("refit", folder, "--store", url)
+    lines = {line[:44].strip(): line.split()[-2:] for line in out.splitlines()}
+    assert lines["rows that certify"] == [f"{old.rows_}", f"{load(folder).rows_}"]
+    assert "Columns that the new version no longer reads: tier." in out
+    assert "The old version: No alarm after 150 labels" in out
+    assert "Its intervals are narrower" in out
+    assert "Which version predicts better is not measured: these labels trained the new one." in out
+    # The new version has served nothing.
+    assert "The old version: none of its answers has a label of an audit" in ok("refit", folder, "--store", url)
+
+
+def test_an_alarm_of_the_old_version_speaks_for_the_new_one(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    fill(url, folder)
+    relabel(url, 120, lambda row: float(TRUTH[json.loads(row["record"])["question"]] == 0))
+    out = ok("refit", folder, "--store", url)
+    assert "The old version: Alarm after" in out
+    assert "That speaks for the new one." in out
 
 
 def test_texts_can_come_from_a_file(folder, tmp_path):
@@ -146,6 +181,11 @@ def test_mistakes_are_named(folder, tmp_path):
     for arguments in (("label-next", folder), ("label-next", folder, "x.jsonl", "--store", url)):
         code, _, said = run(*arguments)
         assert (code, "name a file of rows, or the store" in said) == (2, True)
+    code, _, said = run("label-next", folder, "--store", url, "--name", "other", "-n", 5, "-o", "to_label.csv")
+    assert (code, "name it to_label.csv.json" in " ".join(said.split())) == (2, True)
+    store = Store(url)
+    assert store.unlabelled_draws("other") == 0
+    store.close()
 
 
 # Drawing

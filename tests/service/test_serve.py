@@ -78,6 +78,7 @@ def test_a_server_calibrates_reloads_and_stops(folder, tmp_path, fitted):
         server.terminate()
         _, said = server.communicate(timeout=30)
         assert "version" in said
+        assert f"\nstore: {store}\n" in said
         assert ROWS[0]["question"] not in said
     # What was queued is written before the end.
     opened = Store(store)
@@ -107,6 +108,8 @@ def test_acknowledged_labels_survive_a_kill(folder, tmp_path):
                                 acknowledged[label["id"]] = label["correct"]
             except (OSError, http.client.HTTPException):
                 return
+            finally:
+                connection.close()
 
         threads = [threading.Thread(target=load, args=(number,)) for number in range(4)]
         for thread in threads:
@@ -168,6 +171,18 @@ def test_an_allowed_prompt_is_no_warning_at_the_start(tmp_path):
         said = "".join(server.communicate(timeout=30))
     assert "upstream: http://127.0.0.1:9/v1" in said
     assert "Warning" not in said
+
+
+def test_auto_leaves_messages_as_they_are_and_names_the_form_of_the_fit():
+    rows = [{**row, "confidence_source": "stated", "prompt": "verb1s-top1/1"} for row in answers(500)]
+    model = QACalibrator(features=()).fit(rows)
+    planner = Planner(ConfidenceFrom.AUTO, model)
+    messages = [{"role": "user", "content": ROWS[0]["question"]}]
+    assert planner.plan({"messages": messages}).sent()["messages"] == messages
+    (warning,) = planner.warnings
+    assert "fitted on answers to the prompt verb1s-top1/1, and verb2s-top1/1 is asked here" in warning
+    assert "--confidence-from one-call asks in the prompt of the fit" in warning
+    assert Planner(ConfidenceFrom.ONE_CALL, model).warnings == []
 
 
 def test_credentials_in_the_url_of_the_upstream_are_sent_and_never_logged(folder):

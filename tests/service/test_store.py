@@ -487,7 +487,7 @@ def test_only_audits_have_probabilities():
         ("sqlite://", "needs a file"),
         ("mysql://host/name", "expected sqlite"),
         ("no url", "write sqlite:///no url"),
-        ("sqlite:////no/such/folder/served.db", "cannot be opened"),
+        ("sqlite:////no/such/folder/served.db", "no folder /no/such/folder"),
     ],
 )
 def test_stores_that_cannot_be_used_are_named(url, problem):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,7 +24,7 @@ from qacal.parameters import is_number
 from qacal.service import decisions, guardrail, pages, proxy, watch
 from qacal.service.audits import Label, UnknownAnswerError, require_id
 from qacal.service.database import StoreError
-from qacal.service.guard import Guard, RefusedError
+from qacal.service.guard import NOT_JSON, Guard, RefusedError
 from qacal.service.served import Models, Served, Watcher, Worker
 from qacal.service.settings import NO_STORE, Settings
 from qacal.service.store import Store, row_of
@@ -63,9 +64,9 @@ _PROBLEM = {
 class Batch(BaseModel):
     """Records to calibrate."""
 
-    items: list[dict[str, Any]] = Field(
+    items: list[Any] = Field(
         min_length=1,
-        description="Records: question, answer, confidence, and the columns that the model reads.",
+        description="Records, which are objects: question, answer, confidence, and the columns that the model reads.",
         examples=[[{"question": "What is 17 * 23?", "answer": "391", "confidence": 0.9}]],
     )
     model: str | None = Field(
@@ -146,13 +147,10 @@ class Service:
                 groups.setdefault(served, []).append((place, record))
             except InputError as error:
                 results[place] = _error("invalid_record", _for_callers(str(error)))
-                self.telemetry.refused("", item, str(error))
+                self.telemetry.refused("", item if isinstance(item, dict) else {}, str(error))
         began = time.perf_counter()
-        jobs = [
-            self.worker.submit(one, [record for _, record in mine], why=batch.explain) for one, mine in groups.items()
-        ]
-        for (served, mine), job in zip(groups.items(), jobs, strict=True):
-            found = await asyncio.wrap_future(job)
+        for served, mine in groups.items():
+            found = await self.worker.explained(served, [record for _, record in mine], why=batch.explain)
             stored = []
             for (place, record), evidence in zip(mine, found, strict=True):
                 if not isinstance(evidence, dict):
@@ -172,14 +170,14 @@ class Service:
         self.telemetry.calibration.observe(time.perf_counter() - began)
         return results
 
-    def _collected(self, name: str | None, record: dict[str, Any], upstream_model: str | None) -> dict[str, Any]:
+    def _collected(self, name: str | None, record: Any, upstream_model: str | None) -> dict[str, Any]:
         """Store a record for the first fit of the model, and return a result without a calibrated confidence."""
         (own,) = self.models.paths
-        confidence = record.get("confidence")
         try:
             if name not in (None, own):
                 raise InputError(f"there is no model {name!r:.80}; this service has {own}.")
             self._require_short(record)
+            confidence = record.get("confidence")
             if not is_number(confidence, 0, 1):
                 raise InputError("confidence is missing, or not a number from 0 to 1.")
             if not all(isinstance(record.get(column), str) for column in ("question", "answer")):
@@ -189,7 +187,7 @@ class Service:
             if not isinstance(record.get("id"), str | int | None):
                 raise InputError(f"id is {record['id']!r:.40}; expected a text or a whole number.")
         except InputError as error:
-            self.telemetry.refused(own, record, str(error))
+            self.telemetry.refused(own, record if isinstance(record, dict) else {}, str(error))
             return _error("invalid_record", str(error))
         self.telemetry.answers.labels(own, "collected").inc()
         missing = dict.fromkeys(("calibrated", "low", "high", "unlike", "decision", "group", "source"))
@@ -246,7 +244,9 @@ class Service:
         allowed = {*self.settings.allow_other_source} - {served.model._by}
         return {name: value for name, value in record.items() if name not in allowed} if allowed else record
 
-    def _require_short(self, record: dict[str, Any]) -> None:
+    def _require_short(self, record: Any) -> None:
+        if not isinstance(record, dict):
+            raise InputError("the record is not an object.")
         most = self.settings.max_text
         for name, value in record.items():
             if isinstance(value, str) and len(value) > most:
@@ -298,7 +298,12 @@ def _handle_errors(app: FastAPI) -> None:
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
+        if "json" not in request.headers.get("content-type", ""):
+            return JSONResponse(_error("wrong_content_type", NOT_JSON), 415)
         first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            problem = f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}."
+            return JSONResponse(_error("invalid_request", problem), 422)
         where, problem = ".".join(map(str, first["loc"][1:])), first["msg"]
         return JSONResponse(_error("invalid_request", f"{where or 'the body'}: {problem}."), 422)
 
@@ -438,6 +443,7 @@ def _for_callers(message: str) -> str:
     >>> _for_callers("confidence is 85; expected 0 to 1. For percents, pass --percent (in Python: percent=True).")
     'confidence is 85; expected 0 to 1.'
     """
+    message = message.removeprefix("records: ").replace("records has no column", "the record has no field", 1)
     first, *others = message.split(". ")
     kept = [first, *(part for part in others if " --" not in part and "(in Python" not in part)]
     return f"{'. '.join(kept).rstrip('.')}."
@@ -453,7 +459,10 @@ def _invalid_label(item: Any, error: ValidationError) -> dict[str, Any]:
     first = error.errors(include_input=False, include_url=False)[0]
     where = str(first["loc"][0]) if first["loc"] else "the item"
     # Of the possible types of `correct`, each has a complaint of its own.
-    problem = "correct is not 0 or 1, nor a number in between." if where == "correct" else f"{where}: {first['msg']}."
+    problem = f"{where}: {first['msg']}."
+    if where == "correct":
+        found = "missing or null" if isinstance(item, dict) and item.get("correct") is None else "no label"
+        problem = f"correct is {found}; expected 0 or 1, or a number in between."
     return {"id": id_ if isinstance(id_, str) else None, **_error("invalid_label", problem)}
 
 
@@ -474,9 +483,13 @@ def _described(name: str, what: str) -> dict[int | str, dict[str, Any]]:
 
 def _page(document: dict[str, Any]) -> str:
     """Return the OpenAPI document as a page that needs nothing from elsewhere."""
+
+    def shown(text: str) -> str:
+        return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+
     routes = [
-        f"<h2><code>{method.upper()} {escape(path)}</code></h2><p><b>{escape(about.get('summary', ''))}.</b> "
-        f"{escape(about.get('description', ''))}</p>"
+        f"<h2><code>{method.upper()} {escape(path)}</code></h2><p><b>{shown(about.get('summary', ''))}.</b> "
+        f"{shown(about.get('description', ''))}</p>"
         for path, methods in document["paths"].items()
         for method, about in methods.items()
     ]
@@ -485,6 +498,6 @@ def _page(document: dict[str, Any]) -> str:
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>qacal</title>'
         '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
         "<style>body{font-family:sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}pre{overflow:auto}</style>"
-        f"<h1>qacal {escape(document['info']['version'])}</h1><p>{escape(document['info']['description'])}</p>"
+        f"<h1>qacal {escape(document['info']['version'])}</h1><p>{shown(document['info']['description'])}</p>"
         f'{"".join(routes)}<h2>Schemas</h2><pre>{schemas}</pre><p><a href="openapi.json">openapi.json</a></p></html>'
     )

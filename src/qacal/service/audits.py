@@ -112,7 +112,7 @@ def draw(
     pool = [row for row in found if row["drawn_time"] is None]
     if n > len(pool):
         raise InputError(
-            f"there are only {counted(len(pool), 'answer')} of {model!r} to draw from; ask for at most as many (-n)."
+            f"there are only {counted(len(pool), 'answer')} of {model!r} to draw from; to draw all: -n {len(pool)}."
         )
     ids = choose(pool)
     before = sa.func.coalesce(answers.c.drawn_probability, 0.0)

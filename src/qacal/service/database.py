@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -214,17 +214,32 @@ def engine_of(url: str, *, must_exist: bool) -> Any:
         raise StoreError("the store needs a file: sqlite:///served.db.")
     if must_exist and not Path(str(address.database)).is_file():
         raise StoreError(f"there is no store {address.database}; qacal serve makes it. Check --store.")
+    file = Path(str(address.database))
+    if not file.parent.is_dir():
+        raise StoreError(f"there is no folder {file.parent} for the store; make it, or check --store.")
     engine = sa.create_engine(address, connect_args={"timeout": 30})
 
-    def connected(connection: Any, _: Any) -> None:
+    def connected(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # transactions are begun below: Python's sqlite3 leaves tables out of them
         for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {setting}")
+        record.info["file"] = _identity(file)
 
     def began(connection: Any) -> None:
         writes = connection.get_execution_options().get("qacal_writes")
+        # SQLite writes on into a file that was deleted, and everything would be lost at the end.
+        if writes and connection.info["file"] != _identity(file):
+            raise StoreError(f"{file} was deleted or replaced while the service ran; start the service again.")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     sa.event.listen(engine, "connect", connected)
     sa.event.listen(engine, "begin", began)
     return engine
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one of the same name; None if there is no file."""
+    with suppress(OSError):
+        status = file.stat()
+        return status.st_dev, status.st_ino
+    return None

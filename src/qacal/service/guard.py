@@ -35,6 +35,9 @@ Links of other sites may lead to it; it refuses their forms itself.
 """
 
 
+NOT_JSON = "send the request as JSON: Content-Type: application/json."
+
+
 class RefusedError(Exception):
     """A request that is not answered.
 
@@ -138,8 +141,10 @@ class Guard:
         """Refuse requests without the key; without a key, requests that a page of the web sent here by a trick."""
         key = self._settings.api_key
         if key is not None:
-            if path not in PAGES and not is_key(headers.get(b"authorization", b""), key):
-                raise RefusedError(401, "unauthorized", "send the API key: Authorization: Bearer KEY.")
+            sent = headers.get(b"authorization", b"")
+            if path not in PAGES and not is_key(sent, key):
+                problem = "this is not the API key of this service; send" if sent else "send the API key:"
+                raise RefusedError(401, "unauthorized", f"{problem} Authorization: Bearer KEY.")
         elif not self._settings.insecure:
             host = headers.get(b"host", b"").decode("latin-1").lower()
             name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]

@@ -38,7 +38,10 @@ def name_in(store: Store, model: str, name: str | None) -> str:
     names = store.models()
     if wanted not in names:
         have = f"answers of {some_of(names)}; name one of them: --name" if names else "no answers yet"
-        raise InputError(f"the store has no answers of {wanted!r}. It has {have}.")
+        raise InputError(
+            f"the store has no answers of {wanted!r}. It has {have}. Answers whose confidence could not be read are "
+            "not stored; the reason is in their replies, and qacal_unparsed_confidence_total in /metrics counts them."
+        )
     return wanted
 
 

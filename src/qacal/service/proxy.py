@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from qacal.errors import InputError
 from qacal.service.answers import COMPLETIONS, Answers
-from qacal.service.guard import RefusedError
+from qacal.service.guard import NOT_JSON, RefusedError
 from qacal.service.upstream import Upstream, unless_gone
 from qacal.sources.completions import Asking, Gathered, Plan, annotated
 from qacal.sources.completions import without_logprobs as hidden
@@ -159,7 +159,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
         assert proxy is not None
         # A page of another site can send other types without asking the browser's leave.
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise RefusedError(415, "wrong_content_type", "send the request as JSON: Content-Type: application/json.")
+            raise RefusedError(415, "wrong_content_type", NOT_JSON)
         asked = _request(await request.body())
         mode = request.headers.get(MODE, _MODES[0])
         if mode not in _MODES:

@@ -1,20 +1,22 @@
-"""The models that a service has loaded, and the thread that calibrates with them."""
+"""The models that a service has loaded, and the worker that calibrates with them."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any
 
+from qacal.embedders import ColumnEmbedder, StaticEmbedder
 from qacal.errors import InputError, QacalError, some_of
 from qacal.model.base import BaseModel
 from qacal.model.saved import load
@@ -24,8 +26,11 @@ from qacal.storage import MODEL, MODEL_SET, version_of
 
 _log = logging.getLogger("qacal.service")
 
-# Records of several requests that are calibrated together.
-_MOST_AT_ONCE = 256
+# A request with more records, or with more characters in them, takes milliseconds: it is calibrated by another thread.
+_MOST_SHORT = 4
+_LONGEST_SHORT = 4000
+# Short requests that are calibrated together.
+_MOST_AT_ONCE = 32
 Explained = list[dict[str, Any] | QacalError]
 
 
@@ -47,6 +52,13 @@ class Served:
     def llms(self) -> set[Any]:
         """The LLMs whose answers it was fitted on, as the column `model` names them."""
         return self.model._fitted_on("model")
+
+    @cached_property
+    def is_quick(self) -> bool:
+        """Whether a record takes a few milliseconds: not with an embedder that is a neural network."""
+        pipelines = [model.pipeline_ for model in self.model._models.values()]
+        quick = StaticEmbedder, ColumnEmbedder
+        return all(isinstance(one.vectors.load(), quick) for one in pipelines if one.needs_vectors)
 
     @cached_property
     def _columns(self) -> frozenset[str]:
@@ -102,6 +114,7 @@ class Models:
         self.paths, self._embedder = paths, embedder
         self._lock = Lock()
         self._failed: dict[str, object] = {}
+        self._gone: set[str] = set()
         self.reloads = self.failures = 0
         self.served: Mapping[str, Served] = {
             name: self._load(name, path) for name, path in paths.items() if not may_lack or _state(path) is not None
@@ -143,6 +156,9 @@ class Models:
         with self._lock:
             for name, path in self.paths.items():
                 state, old = _state(path), self.served.get(name)
+                if state is None and old is not None and name not in self._gone:
+                    _log.warning("model %s: %s is gone; version %s is served on", name, path, old.version[:12])
+                self._gone = self._gone - {name} if state is not None else self._gone | {name}
                 if state in (None if old is None else old.seen, self._failed.get(name)):
                     continue
                 try:
@@ -214,54 +230,66 @@ class _Job:
     served: Served
     records: list[dict[str, Any]]
     why: bool
-    done: Future[Explained] = field(default_factory=Future)
+    done: asyncio.Future[Explained]
 
 
 class Worker:
-    """A thread that calibrates. Requests that wait are calibrated together: ten records take little longer than one."""
+    """Calibrates the records of requests.
+
+    Short requests are calibrated by the thread that answers them: waking another one, and waiting for the lock of the
+    interpreter, would take longer than the work. Those that have arrived at the same time are calibrated together, as
+    ten records take little longer than one. Long requests, and models whose embedder takes long, have a thread, so that
+    others are answered meanwhile.
+    """
 
     def __init__(self) -> None:
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._thread = Thread(target=self._work, name="qacal-worker", daemon=True)
-        self._thread.start()
+        self._waiting: list[_Job] = []
+        self._thread = ThreadPoolExecutor(1, "qacal-worker")
 
-    def submit(self, served: Served, records: list[dict[str, Any]], *, why: bool) -> Future[Explained]:
-        """Return the evidence of each record, when it is there."""
-        job = _Job(served, records, why)
-        self._jobs.put(job)
-        return job.done
+    async def explained(self, served: Served, records: list[dict[str, Any]], *, why: bool) -> Explained:
+        """Return the evidence of each record, or its error, as :meth:`Served.explained` does."""
+        loop = asyncio.get_running_loop()
+        is_short = len(records) <= _MOST_SHORT and sum(map(_length, records)) <= _LONGEST_SHORT
+        if not (is_short and served.is_quick):
+            return await loop.run_in_executor(self._thread, partial(served.explained, records, why=why))
+        job = _Job(served, records, why, loop.create_future())
+        self._waiting.append(job)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._work)
+        return await job.done
 
     def close(self) -> None:
-        self._jobs.put(None)
-        self._thread.join()
+        self._thread.shutdown()
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            jobs, count = [job], len(job.records)
-            with suppress(Empty):
-                while count < _MOST_AT_ONCE:
-                    if (job := self._jobs.get_nowait()) is None:
-                        self._jobs.put(None)
-                        break
-                    jobs.append(job)
-                    count += len(job.records)
-            together: dict[tuple[Served, bool], list[_Job]] = {}
-            for job in jobs:
-                if job.done.set_running_or_notify_cancel():  # else nobody waits for it any more
-                    together.setdefault((job.served, job.why), []).append(job)
-            for (served, why), mine in together.items():
-                _finish(served, mine, why=why)
+        # As many as take little longer than one; others that are answered meanwhile must not wait for all of them.
+        jobs, self._waiting = self._waiting[:_MOST_AT_ONCE], self._waiting[_MOST_AT_ONCE:]
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._work)
+        together: dict[tuple[Served, bool], list[_Job]] = {}
+        for job in jobs:
+            if not job.done.cancelled():  # else nobody waits for it any more
+                together.setdefault((job.served, job.why), []).append(job)
+        for (served, why), mine in together.items():
+            _finish(served, mine, why=why)
+
+
+def _length(value: Any) -> int:
+    """Return the number of characters and numbers in a record, or in a value of it."""
+    if isinstance(value, dict | list):
+        return sum(map(_length, value.values() if isinstance(value, dict) else value))
+    return len(value) if isinstance(value, str) else 1
 
 
 def _finish(served: Served, jobs: list[_Job], *, why: bool) -> None:
     """Calibrate the records of some jobs together."""
     try:
-        found = served.explained([record for job in jobs for record in job.records], why=why)
-        first = 0
+        found = iter(served.explained([record for job in jobs for record in job.records], why=why))
         for job in jobs:
-            job.done.set_result(found[first : first + len(job.records)])
-            first += len(job.records)
-    except Exception as error:  # a mistake in qacal must not end the thread: requests would wait for ever
+            job.done.set_result([*islice(found, len(job.records))])
+    except BaseException as error:  # requests must not wait for ever; a panic of polars is no Exception
         for job in jobs:
             if not job.done.done():
-                job.done.set_exception(error)
+                job.done.set_exception(error if isinstance(error, Exception) else RuntimeError(str(error)))
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise

@@ -73,7 +73,7 @@ class Settings:
             raise InputError("there is no model to serve; name at least one.")
         if self.collects and (len(self.models) > 1 or self.store == NO_STORE or not self.keep_text):
             raise InputError(
-                "answers are collected for one model, and in a store with texts: one MODEL, and a --store."
+                "--collect needs exactly one MODEL, and a --store other than none, in which texts are kept."
             )
         if self.collects and self.upstream is not None and self.confidence_from is ConfidenceFrom.AUTO:
             raise InputError(

@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, Full, Queue
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import sqlalchemy as sa
@@ -56,7 +56,10 @@ _PROBE_EVERY = 1.0
 _CLOSE_SECONDS = 20.0
 
 # The database is gone, full, or has no such table: smaller portions would fail, too.
-_NOT_DATA = (sa.exc.OperationalError, sa.exc.InternalError, sa.exc.ProgrammingError, sa.exc.TimeoutError)
+_NOT_DATA = (
+    *(sa.exc.OperationalError, sa.exc.InternalError, sa.exc.ProgrammingError, sa.exc.TimeoutError),
+    StoreError,
+)
 
 
 @dataclass
@@ -91,6 +94,7 @@ class Store:
         self.counts = Counts()
         self._keep_days = keep_days
         self._queue: Queue[dict[str, Any] | _Task | None] = Queue(_MOST_WAITING)
+        self._is_awaited = Event()  # somebody waits for what is in the queue
         self._cleaned = -math.inf
         self.problem: str | None = None
         self._probe: Future[Any] | None = None
@@ -103,7 +107,8 @@ class Store:
                 self._engine.dispose()
                 raise
         except (sa.exc.SQLAlchemyError, ImportError, OSError) as error:
-            raise StoreError(f"the store cannot be opened: {said(error)}. Check --store.") from None
+            remedy = "pip install 'psycopg[binary]'." if isinstance(error, ImportError) else "Check --store."
+            raise StoreError(f"the store cannot be opened: {said(error)}. {remedy}") from None
         self._thread = Thread(target=self._write, name="qacal-store", daemon=True)
         self._thread.start()
 
@@ -132,6 +137,7 @@ class Store:
         task = _Task(run)
         try:
             self._queue.put_nowait(task)
+            self._is_awaited.set()
         except Full:
             task.done.set_exception(StoreError("the database does not keep up; try again later."))
         return task.done
@@ -196,11 +202,10 @@ class Store:
             work = [self._queue.get(timeout=_CLEAN_EVERY)]
         except Empty:
             return []
-        until = time.monotonic() + _GATHER
+        if isinstance(work[0], dict):
+            self._is_awaited.wait(_GATHER)
+        self._is_awaited.clear()
         with suppress(Empty):
-            while len(work) < _MOST_AT_ONCE and isinstance(work[-1], dict):
-                work.append(self._queue.get(timeout=max(until - time.monotonic(), 0.0)))
-            # Somebody waits for the last one: take only what is there already.
             while len(work) < _MOST_AT_ONCE and work[-1] is not None:
                 work.append(self._queue.get_nowait())
         return work
@@ -303,6 +308,7 @@ class Store:
         """Write what is queued, and close the database."""
         with suppress(Full):
             self._queue.put(None, timeout=_CLOSE_SECONDS)
+            self._is_awaited.set()
         self._thread.join(_CLOSE_SECONDS)
         if self._thread.is_alive():
             _log.error("the database hangs; what was queued is not stored: %d answers and labels", self.waiting)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from qacal.errors import InputError
 from qacal.service.guard import RefusedError
 from qacal.service.settings import Settings
 from qacal.sources.elicitation.masking import Masking, checked_url, credentials, without_secrets
+
+_log = logging.getLogger("qacal.service")
 
 # In bytes, decompressed. The longest replies, with 20 alternatives for each of 16,000 tokens, have half of it.
 _LARGEST = 2**26
@@ -165,7 +168,9 @@ class Upstream:
             yield
         except (TimeoutError, httpx2.TimeoutException):
             raise RefusedError(504, "upstream_timeout", "the upstream did not answer in time.") from None
-        except (httpx2.ConnectError, httpx2.InvalidURL):
+        except (httpx2.ConnectError, httpx2.InvalidURL) as error:
+            why = error if isinstance(error, httpx2.ConnectError) else "it is no address"  # which may have a password
+            _log.warning("the upstream %s cannot be reached: %s", self.shown, why)
             raise RefusedError(502, "upstream_unreachable", "the upstream cannot be reached.") from None
         except httpx2.SSEError:
             raise RefusedError(502, "upstream_garbage", "the upstream's stream cannot be read.") from None

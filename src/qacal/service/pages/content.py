@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -14,6 +15,8 @@ from markupsafe import Markup
 from qacal.calibrators.base import expit
 from qacal.calibrators.margins import MarginMaps
 from qacal.errors import counted
+from qacal.metrics.calibration import estimate_calibration_error
+from qacal.metrics.evaluation import BINS
 from qacal.metrics.words import percent
 from qacal.model.model import QACalibrator
 from qacal.model.reasons import STATED, STEP, WORTH
@@ -21,8 +24,11 @@ from qacal.report.figures.reliability import reliability_diagram
 from qacal.report.groups import group_name
 from qacal.report.svg import drawing, inline_svg
 from qacal.service.served import Served
-from qacal.tally.tally import Tally
+from qacal.tally.tally import BLOCKS, Tally
 from qacal.thresholds.fit_record import Forecast
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 THRESHOLDS = 101
 # A diagram is drawn from at most so many rows of the fit; more would not be seen.
@@ -189,8 +195,20 @@ def _diagram(served: Served, value: Any, group: Any) -> dict[str, Any] | None:
     if cells is None or not cells.rows.sum() >= 1:
         return None
     with drawing():
-        title, svg = inline_svg(reliability_diagram({"calibrated": _tally(cells)}), "group")
+        title, svg = inline_svg(_drawn(_tally(cells)), "group")
     return {"title": title, "svg": Markup(svg), "rows": int(cells.rows.sum())}
+
+
+def _drawn(tally: Tally) -> Axes:
+    """Draw the diagram; with very few rows the calibration error has no interval, and then it is not shown either."""
+    ax = reliability_diagram({"calibrated": tally})
+    ax.set_title("Accuracy by calibrated confidence", loc="left")
+    if math.isnan(estimate_calibration_error(tally.pooled(), bins=BINS, redraws=0).high):
+        if (key := ax.get_legend()) is not None:
+            key.remove()
+        text, _, rest = str(ax.get_label()).partition(" (error ")
+        ax.set_label(f"{text}:{rest.partition('):')[2]}" if rest else text)
+    return ax
 
 
 def _tally(cells: Forecast) -> Tally:
@@ -199,7 +217,10 @@ def _tally(cells: Forecast) -> Tally:
     right = np.round(cells.right * share).astype(np.int64)
     wrong = np.maximum(np.round(cells.rows * share).astype(np.int64) - right, 0)
     counts = np.column_stack([right, wrong]).ravel()
-    return Tally.of(np.repeat(np.repeat(cells.score, 2), counts), np.repeat(np.tile([1, 0], len(right)), counts))
+    score, correct = np.repeat(cells.score, 2), np.tile([1, 0], len(right))
+    # Each row is a question of its own. The interval of the error needs blocks of questions.
+    ids = np.arange(counts.sum())
+    return Tally.of(np.repeat(score, counts), np.repeat(correct, counts), ids=ids, n_blocks=BLOCKS)
 
 
 def curve_of(model: QACalibrator) -> list[tuple[float, float | None]]:

@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Request
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 from sqlalchemy import make_url
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from qacal import __version__
 from qacal.errors import InputError, QacalError
 from qacal.metrics.words import percent
 from qacal.service.database import StoreError
@@ -130,7 +129,15 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
             store = make_url(settings.store).render_as_string(hide_password=True)
             ((name, path),) = settings.models.items()
             named = "" if Path(path).resolve().name == name else f" --name {quote(name)}"
-            return _html("collecting.html", model=quote(path), named=named, store=quote(store))
+            return _html(
+                "collecting.html",
+                name=name,
+                model=quote(path),
+                named=named,
+                store=quote(store),
+                url=quote(f"{request.base_url}v1/feedback"),
+                has_key=settings.api_key is not None,
+            )
         content = await asyncio.to_thread(_content)
         models = content.models_of(dict(service.models.served))
         one = models.get(form.get("model", ""), next(iter(models.values())))
@@ -323,17 +330,11 @@ def _is_session(cookie: str, key: str) -> bool:
 
 @cache
 def _templates() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    from qacal.report.page import STYLE
+    from qacal.report.page import STYLE, templates
 
+    environment = templates(_FOLDER)
     css, script = STYLE + _read("page.css"), _read("page.js")
-    environment.globals.update(version=__version__, css=Markup(css), script=Markup(script))
+    environment.globals.update(css=Markup(css), script=Markup(script))
     environment.filters["percent"] = percent
     return environment
 
