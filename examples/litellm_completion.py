@@ -5,6 +5,8 @@ import sys
 
 import litellm
 
+if len(sys.argv) != 3:
+    sys.exit("usage: python examples/litellm_completion.py QUESTION LLM")
 url = os.environ.get("QACAL_URL", "http://127.0.0.1:8321/v1")
 messages = [{"role": "user", "content": sys.argv[1]}]
 reply = litellm.completion(model=f"openai/{sys.argv[2]}", api_base=url, api_key="none", messages=messages)

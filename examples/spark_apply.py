@@ -46,6 +46,8 @@ def tally(spark: SparkSession, rows: DataFrame, **options: str) -> qacal.Tally:
 
 def main() -> None:
     """Read the command line."""
+    if len(sys.argv) not in (4, 5):
+        sys.exit("usage: python examples/spark_apply.py MODEL answers.parquet calibrated_folder [tally.parquet]")
     model, source, target, *cells = sys.argv[1:]
     local = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     # These settings and the master are for one machine; a cluster has its own.

@@ -25,8 +25,8 @@ def test_the_environment_is_activated_before_the_command_is_used():
 
 
 def test_extras_are_installed_from_the_clone():
-    """There is no release: `pip install 'qacal[hub]'` finds nothing."""
-    files = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/*.py")]
-    assert [
-        file.name for file in files if re.search(r"install\b[^\n]*'qacal\[", file.read_text(encoding="utf-8"))
-    ] == []
+    """There is no release: `pip install 'qacal[hub]'` finds nothing. Without -e, a copy would replace the clone."""
+    files = [*ROOT.glob("docs/*.md"), *ROOT.glob("src/**/*.py")]
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files}
+    assert [name for name, text in texts.items() if re.search(r"install\b[^\n]*'qacal\[|install\s+'\.\[", text)] == []
+    assert not re.search(r"install\b[^\n]*'qacal\[", README)

@@ -42,7 +42,7 @@ def some_of(values: Sequence[object], most: int = 5) -> str:
 
 def pip_install(extra: str, options: str = "") -> str:
     """Return the command that installs an extra of qacal into the environment of this Python."""
-    return f"{quote(sys.executable or 'python')} -m pip install {options}'.[{extra}]'"
+    return f"{quote(sys.executable or 'python')} -m pip install {options}-e '.[{extra}]'"
 
 
 class QacalError(Exception):

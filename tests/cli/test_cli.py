@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -52,6 +53,23 @@ def test_wrong_use_is_explained_in_lines_that_fit_the_terminal(monkeypatch, tmp_
     assert " ".join(lines[3:]).startswith(
         "Error: Invalid value: there is no calibrator 'foo'; there are tree-binning, "
     )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--port", "abc", r"'abc'.* valid integer\."),  # typer words these, and older versions in another way
+        ("--port", "99999999", "99999999.*65535"),
+        ("--max-body-mb", "0", r"0.*0\.001"),
+        ("--confidence-from", "foo", r"'--confidence-from': 'foo' is not one of 'auto'"),
+    ],
+)
+def test_a_wrong_value_of_an_option_is_named_with_what_is_expected(option, value, says):
+    code, _, err = run("serve", "model", option, value)
+    assert code == 2
+    assert re.search(f"Error: Invalid value for '{option}': .*", err)
+    assert re.search(says, err)
+    assert "Input should" not in err
 
 
 def test_reasons_of_bad_rows_wrap_and_commands_do_not(monkeypatch):
@@ -362,7 +380,7 @@ def test_bad_input_says_what_and_where(folder, tmp_path):
     for arguments, said in (
         (("apply", folder / "model", tmp_path / "no.csv"), "no.csv does not exist"),
         (("apply", folder / "model", tmp_path / "a.xlsx"), "cannot tell the format"),
-        (("apply", tmp_path / "model", folder / "new.parquet"), "model.json"),
+        (("apply", tmp_path / "model", folder / "new.parquet"), "is no model: the folder is empty"),
         (("apply", tmp_path / "no", folder / "new.parquet"), "no does not exist; a model is a folder that"),
         (("groups", folder / "new.parquet"), "new.parquet is not a folder; a model is a folder"),
         (("apply", folder / "model", folder / "new.parquet", "-o", tmp_path / "no" / "out.csv"), "does not exist"),

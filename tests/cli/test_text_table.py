@@ -67,13 +67,15 @@ def test_a_word_that_is_too_long_is_broken_without_loss():
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_a_piped_table_is_as_wide_as_columns_says_and_text_is_not_broken(monkeypatch, capsys):
-    text = "nothing is broken here " * 10
+def test_a_pipe_is_as_wide_as_columns_says_and_nothing_is_broken_without_it(monkeypatch, capsys):
+    text = "some words " * 20
     widths = {}
     for columns in ("80", "0", "wide", None):
         monkeypatch.delenv("COLUMNS", raising=False) if columns is None else monkeypatch.setenv("COLUMNS", columns)
         show(GROUPS)
         widths[columns] = max(map(len, capsys.readouterr().out.splitlines()))
         show(text)
-        assert capsys.readouterr().out == f"{text}\n"
+        out = capsys.readouterr().out
+        assert out.split() == text.split()
+        assert max(map(len, out.splitlines())) <= 80 if columns == "80" else out == f"{text}\n"
     assert widths["80"] <= 80 < widths["0"] == widths["wide"] == widths[None]

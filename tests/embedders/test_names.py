@@ -41,7 +41,7 @@ def test_a_missing_package_comes_with_its_remedy(name, package, extra, tmp_path,
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(
         MissingPackageError,
-        match=rf"{package}.* is not installed; .*: {re.escape(quote(sys.executable))} -m pip install '\.\[{extra}\]'",
+        match=rf"{package}.* is not installed; .*{re.escape(quote(sys.executable))} -m pip install -e '\.\[{extra}\]'",
     ):
         embedder(name.replace("DIR", str(path)))
 

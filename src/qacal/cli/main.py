@@ -182,6 +182,8 @@ def _run() -> None:
         with _warnings_as_notes():
             sys.exit(app(prog_name="qacal", standalone_mode=False))
     except _USAGE_ERROR as error:
+        if (found := getattr(error.__cause__, "errors", None)) is not None:
+            error.message = _value_problem(found()[0])
         text = io.StringIO()
         error.show(text)
         options.note(text.getvalue().rstrip("\n"))
@@ -197,6 +199,21 @@ def _run() -> None:
         if stop.code in (130, 143):  # Ctrl-C, SIGTERM
             options.note("Stopped.")
         raise
+
+
+def _value_problem(found: dict[str, Any]) -> str:
+    """Return what is wrong with the value of an option; pydantic, in newer versions of typer, does not name the value.
+
+    >>> _value_problem({"input": "abc", "msg": "Input should be a valid integer, unable to parse string as an integer"})
+    "it is 'abc'; expected a valid integer."
+    >>> _value_problem({"input": "99999", "msg": "Input should be less than or equal to 65535"})
+    "it is '99999'; expected at most 65535."
+    """
+    message: str = found["msg"].removeprefix("Value error, ")
+    expected = message.removeprefix("Input should be ").partition(", unable to parse")[0]
+    for words, short in (("less than or equal to", "at most"), ("greater than or equal to", "at least")):
+        expected = expected.replace(words, short)
+    return f"it is {found['input']!r}; expected {expected}." if message.startswith("Input should be ") else message
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -448,32 +448,39 @@ def for_shell(text: str) -> str:
 
 
 def note(text: str) -> None:
-    """Print a message to standard error, in place of a line of progress.
-
-    On a terminal lines wrap between words, except lines that are indented by four spaces: commands to paste.
-    """
+    """Print a message to standard error, in place of a line of progress."""
     progress_line.clear()
-    lines = printable(for_shell(text)).split("\n")
-    if sys.stderr.isatty():
-        options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-        width = shutil.get_terminal_size().columns
-        for at, line in enumerate(lines):
-            if not line.startswith("    "):
-                inset = "    " if line.startswith(" ") else ""
-                lines[at] = textwrap.fill(line, width, subsequent_indent=inset, **options)
-    print("\n".join(lines), file=sys.stderr)
+    print(_wrapped(printable(for_shell(text)), _width(sys.stderr)), file=sys.stderr)
 
 
 def show(text: str | TextTable) -> None:
-    """Print text or a table as wide as the terminal; in a pipe as wide as needed, or COLUMNS for a table."""
+    """Print text or a table as wide as the terminal; in a pipe as wide as COLUMNS says, or as needed."""
+    width = _width(sys.stdout)
+    if isinstance(text, str):
+        print(_wrapped(printable(text), width))
+        return
     from rich.console import Console
 
-    is_text = isinstance(text, str)
+    Console(width=width or _PIPE).print(text, markup=False, highlight=False)
+
+
+def _width(stream: TextIO) -> int | None:
+    """Return the width for lines: COLUMNS, or that of the terminal; None in a pipe, where no line breaks."""
     columns = os.environ.get("COLUMNS", "")
-    piped = int(columns) if columns.isdecimal() and int(columns) else _PIPE
-    width = None if sys.stdout.isatty() else piped
-    console = Console(width=width, soft_wrap=is_text and not sys.stdout.isatty())
-    console.print(printable(text) if isinstance(text, str) else text, markup=False, highlight=False)
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def _wrapped(text: str, width: int | None) -> str:
+    """Return text with lines that break between words, except lines indented by four spaces: commands to paste."""
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        if width is not None and not line.startswith("    "):
+            whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+            inset = "    " if line.startswith(" ") else ""
+            lines[at] = textwrap.fill(line, width, subsequent_indent=inset, **whole)
+    return "\n".join(lines)
 
 
 def show_table(title: str, header: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:

@@ -44,7 +44,7 @@ def run(
     """Write questions with known answers, to ask an LLM.
 
     quiz comes with qacal and needs no network. The others are the paper's benchmarks: they come from the Hugging
-    Face hub and need pip install '.[hub]'. Columns: id, question, choices, ground_truth (a list of accepted
+    Face hub and need pip install -e '.[hub]'. Columns: id, question, choices, ground_truth (a list of accepted
     spellings; in CSV a JSON list such as ["4", "four"]), subject and dataset. Rows without an answer and repeated
     questions are left out and counted.
 

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from dataclasses import fields
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from qacal.cli import options, progress_line
-from qacal.errors import InputError, counted
+from qacal.errors import InputError, counted, some_of
 
 if TYPE_CHECKING:
     from qacal.model.refitting import Refit
+    from qacal.model.watching import Watch
+
+_ALPHA = 0.1  # as in qacal watch and qacal serve
+_FIGURES = {
+    "certifying_rows": "rows that certify",
+    "score_rows": "rows that train the score",
+    "error_bound": "interval by probability, half of the answers",
+    "bands": "bands",
+    "group_width": "interval by group, half of the answers",
+    "groups": "groups",
+}
 
 
 def run(
@@ -48,19 +59,21 @@ def run(
     qacal watch, leave --records out: answers are no longer like these rows.
 
     The new version takes the place of MODEL in one step, and a running qacal serve loads it. The old one is kept in
-    MODEL.versions, and qacal versions puts it back. A threshold is not taken over: choose a new one.
+    MODEL.versions, and qacal versions puts it back. A threshold is not taken over: choose a new one. To help to decide
+    which to keep, both are shown side by side, with what the labels say about the intervals of the old one.
 
     \b
-        qacal label-next model --store sqlite:///qacal-served.db -n 300 -o to_label.jsonl
+        qacal label-next model --store sqlite:///qacal-served.db -n 300 -o to_label.json
         qacal refit model --store sqlite:///qacal-served.db --records train.parquet
         qacal refit model --store sqlite:///qacal-served.db --texts log.jsonl --since 2026-10-01 -o new_model
     """
     from qacal.model.model import QACalibrator
     from qacal.model.refitting import refit
     from qacal.model.saved import load
-    from qacal.model.summary import described
+    from qacal.model.summary import described, key_figures
     from qacal.model.versions import replaced
     from qacal.service.learning import labelled_answers, name_in, opened
+    from qacal.service.watch import bets
     from qacal.storage import version_of
 
     if output is not None:
@@ -74,6 +87,8 @@ def run(
         served = name_in(rows, model, name)
         answers, lacking = labelled_answers(rows, served, old, since=options.seconds(since), texts=texts)
         unlabelled = rows.unlabelled_draws(served, options.seconds(since))
+        # The labels of its own answers, which it was not fitted on.
+        watched = bets(old, rows.bets(served, version_of(model), options.seconds(since)), (), _ALPHA).parts[None]
     unused = 0
     if not volunteered:
         audits = [one for one in answers if one.probability is not None]
@@ -86,19 +101,57 @@ def run(
     else:
         found.model.save(output)
     version = version_of(output or model)[:12]
+    watch = watched[0] if not isinstance(watched, InputError) and watched[0].labels else None
+    figures = {"old": key_figures(old), "new": key_figures(found.model)}
     if json:
         counts = {one.name: getattr(found, one.name) for one in fields(found) if one.name != "model"}
         content = {"model": output or model, "version": version, "replaced": before, **counts}
-        print(options.json_text({**content, "volunteered_unused": unused, "drawn_without_label": unlabelled}))
+        content |= {"volunteered_unused": unused, "drawn_without_label": unlabelled, **figures}
+        told = None if watch is None else {"labels": watch.labels, "is_alarm": watch.is_alarm, "text": watch.headline}
+        print(options.json_text({**content, "old_watch": told}))
     else:
         options.show(described(found.model))
+        _compare(figures["old"], figures["new"], watch)
     for line in _notes(found, unused, lacking if volunteered else 0, unlabelled):
         options.note(line)
     if old.decision_rule_ is not None:
-        options.note("The old version had a threshold; this one has none (qacal threshold).")
+        options.note(
+            "The old version had a threshold; this one has none, so it does not abstain. Choose one on labelled "
+            "answers that are not among these, such as those that this version serves:\n"
+            f"    qacal threshold {quote(output or model)} labelled.jsonl --accuracy 0.8 --save"
+        )
     options.note(f"Saved to {output or model}, version {version}.")
     if before is not None:
         options.note(f"To put the old version back:\n    qacal versions {quote(model)} --put-back {before}")
+
+
+def _compare(old: dict[str, Any], new: dict[str, Any], watch: Watch | None) -> None:
+    """Print what the new version gives up and gains, and what labels say about the old one."""
+    from qacal.planning import shown_bound
+
+    rows = []
+    for name, words in _FIGURES.items():
+        shown = [
+            "none" if value is None else f"±{shown_bound(value)}" if isinstance(value, float) else f"{value:,}"
+            for value in (old[name], new[name])
+        ]
+        if shown != ["none", "none"]:
+            rows.append((words, *shown))
+    options.show_table("The old version and the new one", ("", "old", "new"), rows)
+    if columns := [name for name in old["columns"] if name not in new["columns"]]:
+        options.show(f"Columns that the new version no longer reads: {some_of(columns)}.")
+    says = "none of its answers has a label of an audit, so nobody knows whether its intervals hold."
+    if watch is not None:
+        says = watch.headline
+        if watch.is_alarm:
+            says += " That speaks for the new one."
+        elif None not in (old["error_bound"], new["error_bound"]) and new["error_bound"] > old["error_bound"]:
+            says += " Its intervals are narrower: if answers have not changed, it may be the better one."
+    options.show(f"The old version: {says}")
+    options.show(
+        "The old intervals are about answers like those of its fit, the new ones about served answers. Which version "
+        "predicts better is not measured: these labels trained the new one. Only later labels can tell."
+    )
 
 
 def _notes(found: Refit, unused: int, lacking: int, unlabelled: int) -> list[str]:

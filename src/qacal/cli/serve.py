@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
+import sys
 from contextlib import ExitStack
 from errno import EADDRINUSE
 from pathlib import Path
@@ -32,14 +34,13 @@ if TYPE_CHECKING:
 _KEY, _UPSTREAM_KEY = "QACAL_API_KEY", "QACAL_UPSTREAM_KEY"
 # Requests in work have so long to finish when the service is stopped.
 _STOP_SECONDS = 20
+_SWITCH_SECONDS = 0.001
 
 
 def run(
     models: Annotated[
         list[str],
-        typer.Argument(
-            metavar="MODEL...", help="Models from qacal fit. Each has the name of its folder, or NAME=MODEL."
-        ),
+        typer.Argument(metavar="MODEL", help="Models from qacal fit. Each has the name of its folder, or NAME=MODEL."),
     ],
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")] = 8321,
@@ -140,7 +141,13 @@ def run(
     from qacal.service.settings import Settings
     from qacal.sources.completions import ConfidenceFrom
 
+    missing = next((path for path in paths.values() if not Path(path).exists()), None)
     with options.usage_errors():
+        if missing is not None and upstream is not None and not collect:
+            raise InputError(
+                f"{missing} does not exist. To start without a model, and collect answers for its first fit, pass "
+                "--collect and --confidence-from."
+            )
         settings = Settings(
             models=paths,
             host=host,
@@ -251,8 +258,8 @@ def _serve(settings: Settings, sockets: list[socket]) -> None:
         )
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     store = "none" if service.store is None else make_url(settings.store).render_as_string(hide_password=True)
-    behind = "" if service.upstream is None else f", upstream: {service.upstream.shown}"
-    options.note(f"http://{address}:{settings.port}, store: {store}{behind}")
+    behind = "" if service.upstream is None else f"\nupstream: {service.upstream.shown}"
+    options.note(f"http://{address}:{settings.port}\nstore: {store}{behind}")
     # Its log of requests has paths, which callers choose; the guard of the service logs routes instead.
     config = uvicorn.Config(
         app,
@@ -263,6 +270,11 @@ def _serve(settings: Settings, sockets: list[socket]) -> None:
         server_header=False,
         ws="none",
     )
+    # For the slowest answers: threads that write or load hand over the interpreter sooner, and what was loaded is not
+    # searched for garbage again and again.
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()
     try:
         uvicorn.Server(config).run(sockets=sockets)
     finally:  # a second Ctrl-C ends uvicorn without telling the application

@@ -43,6 +43,6 @@ def run(
         return
     times = [datetime.fromtimestamp(one.since, UTC).strftime("%Y-%m-%d %H:%M") for one in found]
     rows_shown = [
-        (one.name, "present" if one.is_present else "kept", time) for one, time in zip(found, times, strict=True)
+        (one.name, "in use" if one.is_present else "kept", time) for one, time in zip(found, times, strict=True)
     ]
     options.show_table(f"{counted(len(found), 'version')} of {model}", ("version", "state", "since (UTC)"), rows_shown)

@@ -383,7 +383,11 @@ def _doubt(
         return f"the model was fitted on confidences of the source {some_of(sorted(known))}, {asked} here"
     prompt = _ONE_CALL if choice is ConfidenceFrom.ONE_CALL else _TRUE_OR_FALSE if P_TRUE in sources else _TWO_CALLS
     if sources != (TOKENS,) and prompts and prompt.identity not in prompts:
-        return f"the model was fitted on answers to the prompt {some_of(sorted(prompts))}, not to {prompt.identity}"
+        fitted = f"the model was fitted on answers to the prompt {some_of(sorted(prompts))}"
+        doubt = f"{fitted}, and {prompt.identity} is asked here: the same number may mean something else"
+        if _ONE_CALL.identity in prompts:  # never chosen by auto: the caller's messages stay as they are
+            doubt += " (--confidence-from one-call asks in the prompt of the fit: it puts the question into it)"
+        return doubt
     return None
 
 

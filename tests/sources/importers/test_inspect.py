@@ -89,7 +89,7 @@ def test_zstd_that_cannot_be_read_says_what_to_install(tmp_path):
     done = subprocess.run([sys.executable, "-c", WITHOUT_ZSTD, str(path)], capture_output=True, text=True)
     assert done.returncode == 1
     assert "is compressed with zstd" in done.stderr
-    assert f"{quote(sys.executable)} -m pip install '.[import]'" in done.stderr
+    assert f"{quote(sys.executable)} -m pip install -e '.[import]'" in done.stderr
 
 
 @pytest.mark.parametrize("change", [{"CRC": 1}, {"file_size": 10}, {"file_size": 10_000}, {"header_offset": 3}])

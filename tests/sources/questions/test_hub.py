@@ -15,7 +15,7 @@ from tests.sources.questions.rows import BIGBENCH, BIGBENCH_OPEN, HIDDEN, MMLU, 
 
 pytestmark = [
     pytest.mark.heavy,
-    pytest.mark.skipif(find_spec("datasets") is None, reason="needs pip install '.[hub]'"),
+    pytest.mark.skipif(find_spec("datasets") is None, reason="needs pip install -e '.[hub]'"),
 ]
 
 # As on the hub, where answers of MMLU are class labels.

@@ -106,7 +106,7 @@ def load(
 ) -> Gathered:
     """Load a benchmark from the Hugging Face hub, or from the cache of the package `datasets`.
 
-    Needs ``pip install '.[hub]'``. Each benchmark has its own licence: see its page on the hub.
+    Needs ``pip install -e '.[hub]'``. Each benchmark has its own licence: see its page on the hub.
 
     name : triviaqa, sciq, bigbench, openbookqa or mmlu.
     split : another one than the paper's; also a slice as `datasets` knows it: ``"train[:1000]"``.
