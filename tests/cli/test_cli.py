@@ -274,7 +274,8 @@ def test_embed_makes_vectors_once(tmp_path, kind):
         for name in ("out.jsonl", "direct.jsonl")
     )
     assert out == ""
-    assert found == direct
+    # The files are read in batches of different sizes, and matrix products of different sizes may round differently.
+    assert found == pytest.approx(direct, rel=0, abs=1e-12)
 
 
 def test_plan():
