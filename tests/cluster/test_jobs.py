@@ -374,7 +374,7 @@ def test_cells_of_a_single_part_are_not_written_and_read_again(days, tmp_path, m
     ok("tally", tmp_path / "all.parquet", "-o", tmp_path / "one.parquet", *arguments)
     assert not wrote
     monkeypatch.setattr(parts_module, "PART_ROWS", 77)
-    monkeypatch.setattr(parts_module, "_LARGE", 1)
+    monkeypatch.setattr("qacal.cluster.running.LARGE", 1)
     ok("tally", tmp_path / "all.parquet", "-o", tmp_path / "two.parquet", *arguments)
     assert len(wrote) > 1
     one, two = (Counted.read(tmp_path / f"{name}.parquet") for name in ("one", "two"))

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -199,23 +200,27 @@ class Worker:
             with suppress(InputError):
                 if (counted := self._counted_by_polars(rows, reading)) is not None:
                     return counted
+        total = Counted.sum(self._counts(rows, reading, split))
+        return total if total.tallies else Counted({}, job.model_version)
+
+    def _counts(self, rows: Part | FrameTable, reading: Reading, split: Split | None) -> Iterator[Counted]:
+        """Yield what is counted in each batch."""
+        job, model = self.job, self._model
         needs: dict[str, Any] = {"needs_text": False, "hashes_ids": job.ids != "ignore"}
         if model is not None:
             needs |= {"hashes_ids": True, **model._needs}
-        counts = []
         for batch in self._labelled(rows, reading, ("confidence", str(job.groups)), needs):
             if job.sample is not None and split is None and batch.ids is not None:
                 batch = batch.only(~is_sampled(batch.ids, job.sample))
                 if not len(batch):
                     continue
             if model is None:
-                counts.append(count_column(batch, str(job.groups), job.ids, job.resolution))
+                yield count_column(batch, str(job.groups), job.ids, job.resolution)
             else:
                 (one,) = model._models.values()
                 allowed = job.allow_other_source
                 options: dict[str, Any] = {"split": split, "allow_other_source": allowed}
-                counts.append(count_by_model(one, str(job.model_version), batch, job.ids, **options))
-        return Counted.sum(counts) if counts else Counted({}, job.model_version)
+                yield count_by_model(one, str(job.model_version), batch, job.ids, **options)
 
     def _counted_by_polars(self, part: Part, reading: Reading) -> Counted | None:
         """Count rows by a column of groups; None if rows need a closer look."""
@@ -226,14 +231,15 @@ class Worker:
             names = scan.collect_schema().names()
         if tally is None:
             return None
-        counts = [Counted({"certify": tally})]
+        counts: Iterable[Counted] = [Counted({"certify": tally})]
         if {*names} & {*self._identity(reading)}:
             kept = {
                 name: column for name, column in reading.columns.items() if name not in ("confidence", "calibrated")
             }
             strict = replace(reading, columns=kept, on_fault=refuse)
             needs = {"needs_text": False, "needs_confidence": False, "hashes_ids": job.ids != "ignore"}
-            counts += [count_rows({}, batch, None, job.ids) for batch in self._labelled(part, strict, (), needs)]
+            batches = self._labelled(part, strict, (), needs)
+            counts = chain(counts, (count_rows({}, batch, None, job.ids) for batch in batches))
         return Counted.sum(counts)
 
     def _identity(self, reading: Reading) -> list[str]:

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 PART_ROWS = 8 * BATCH_ROWS
-# If groups are a column, only cells are kept of a part, and they cost more than its rows: parts have more rows.
-_LARGE = 64
+# If groups are a column, only cells are kept of a part, and they cost more than its rows: parts have more rows. On a
+# grid they have few cells for even more rows, but several workers must have a part each.
+LARGE, LARGE_ON_GRID = 64, 256
 _METADATA = "qacal"
 _STEM = re.compile(r"(-\d{5,}-of-\d{5,})?\.parquet$")
 _MOST_NOTED = 2**22
@@ -231,17 +232,16 @@ def _listed(url: str) -> list[str]:
 
 
 def parts_of(
-    files: Mapping[str, str], output: str, *, by_path: bool = False, are_large: bool = False
+    files: Mapping[str, str], output: str, *, by_path: bool = False, times: int = 1
 ) -> tuple[list[Part], dict[str, str]]:
     """Return the parts of files, and what is wrong with those that cannot be read.
 
     files : paths with names, as :func:`expanded` returns them.
     output : a folder.
     by_path : the names of outputs are digests of paths; nobody but the job reads them, and files may have equal names.
-    are_large : parts have more rows, as those of a tally whose groups are a column.
+    times : a part has up to this many times `PART_ROWS` rows.
     """
-    parts, bad = [], {}
-    most = PART_ROWS * (_LARGE if are_large else 1)
+    parts, bad, most = [], {}, times * PART_ROWS
     paths: dict[str, str] = {}
     for path, name in files.items():
         try:

@@ -19,7 +19,7 @@ import numpy as np
 
 from qacal.cluster.engines import Engine, run
 from qacal.cluster.jobs import Job, Worker, model_files
-from qacal.cluster.parts import Part, expanded, parts_of, remove_stale, require_apart
+from qacal.cluster.parts import LARGE, LARGE_ON_GRID, Part, expanded, parts_of, remove_stale, require_apart
 from qacal.errors import InputError, QacalWarning
 from qacal.model.defaults import SHARE_OF_FIRST, default_pipeline, features_of, share_to_train
 from qacal.model.fitting import FitInputs, Split
@@ -78,8 +78,10 @@ class Outcome:
 def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcome:
     """Do a job over all parts of files, with a file in the folder `output` for each; raise at the end for bad files."""
     require_apart(files, output)
-    is_inner, are_large = job.kind in ("tally", "sample"), job.kind == "tally" and job.model is None
-    parts, errors = parts_of(expanded(files), output, by_path=is_inner, are_large=are_large)
+    times = 1
+    if job.kind == "tally" and job.model is None:
+        times = LARGE if job.resolution is None or where.engine != "local" else LARGE_ON_GRID
+    parts, errors = parts_of(expanded(files), output, by_path=job.kind in ("tally", "sample"), times=times)
     remove_stale(parts, output)
     step = {"embed": "embedding", "apply": "calibrating", "tally": "counting", "sample": "sampling"}[job.kind]
     outcome, done = Outcome(parts), 0

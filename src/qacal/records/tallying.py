@@ -33,7 +33,8 @@ MOST_CELLS = 2**23
 """A tally with more cells than this is refused: it would have nearly as many cells as rows."""
 
 # Rows that polars counts at a time: enough that adding up costs little, few enough for the memory if no two are alike.
-_ROWS_A_STEP = 2**23
+# On a grid many are alike, and adding up costs more than the memory.
+_ROWS_A_STEP, _ROWS_A_STEP_ON_GRID = 2**23, 2**25
 _IDS_A_STEP = 2**20
 _FLOATS = ("Float32", "Float64")
 # Labels of groups of these types mean the same in polars and in Python; ids have all but the first.
@@ -175,10 +176,10 @@ def plain_tally(
     if resolution is not None:
         stated = stated.map_batches(partial(_on_grid, resolution), pl.UInt32, is_elementwise=True)
     length = int(scan.select(pl.len()).collect().item())
-    counted = TallySum()
-    for first in range(0, length, _ROWS_A_STEP):
+    counted, step = TallySum(), _ROWS_A_STEP if resolution is None else _ROWS_A_STEP_ON_GRID
+    for first in range(0, length, step):
         cells = (
-            scan.slice(first, _ROWS_A_STEP)
+            scan.slice(first, step)
             .group_by(*(pl.col(name).alias(key) for name, key in zip(groups, keys, strict=True)), confidence=stated)
             .agg(
                 rows=pl.len(),
@@ -202,7 +203,7 @@ def plain_tally(
             counted.add(Tally.of_counts(h, rows, cells["right"].to_numpy(), groups=labels, resolution=resolution))
         if counted.cells > MOST_CELLS:
             require_few(len(counted.total()), name)
-        tell(min(first + _ROWS_A_STEP, length))
+        tell(min(first + step, length))
     return counted.total() if counted.rows else None
 
 
