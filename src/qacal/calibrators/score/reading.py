@@ -15,7 +15,7 @@ from qacal.calibrators.score.stacked import TextEffects, TextRows, TextSignals
 from qacal.calibrators.score.texts import PairTexts
 from qacal.errors import InputError
 from qacal.partitions import EMBEDDING
-from qacal.partitions.base import column_of
+from qacal.partitions.base import column_of, one_thread
 from qacal.tally.arrays import (
     ArrayLike,
     Floats,
@@ -108,8 +108,8 @@ class ScoreReader:
         rows = self._inputs_of(stated, columns)
         # So few at a time that their arrays stay in the processor's cache.
         portions = [slice(first, first + _ROWS) for first in range(0, max(len(stated), 1), _ROWS)]
-        found = []
-        for portion in portions:
+
+        def found(portion: slice) -> list[ScoreReading]:
             some = rows if len(portions) == 1 else [one.only(portion) for one in rows]
             lacking = _lacking({name: column[portion] for name, column in columns.items()})
             pair = [column[portion] for column in texts] if self.needs_texts and texts is not None else None
@@ -118,8 +118,12 @@ class ScoreReader:
                 None if pair is None else PairTexts.of(*pair),
                 portion.start,
             )
-            found.append(self._portion(some, of_texts, lacking, explains=explains, is_cut=is_cut))
-        return found[0] if len(found) == 1 else [_joined(of_score) for of_score in zip(*found, strict=True)]
+            return self._portion(some, of_texts, lacking, explains=explains, is_cut=is_cut)
+
+        if len(portions) == 1:
+            return found(portions[0])
+        with one_thread():  # for small matrices, threads take more of the processor and no less time
+            return [_joined(of_score) for of_score in zip(*map(found, portions), strict=True)]
 
     def _portion(
         self,

@@ -33,7 +33,8 @@ FORM = (
 )
 """Numbers that describe the form of a text."""
 
-_BASIC = 0x10000
+# Most texts have only characters below the first number: letters of alphabets, and the marks of typography.
+_USUAL, _BASIC = 0x2100, 0x10000
 # Arrays of this many characters stay in the processor's cache.
 _PORTION = 2**15
 # No letter has more marks: https://unicode.org/reports/tr15/#Stream_Safe_Text_Format
@@ -53,10 +54,10 @@ def _kind(code: int) -> int:
 
 
 @cache
-def _basic() -> tuple[NDArray[np.uint8], Hashes]:
+def _first(count: int) -> tuple[NDArray[np.uint8], Hashes]:
     """Return the kind of the first characters of Unicode, and a hash that a capital shares with its small letter."""
-    kinds = np.array([_kind(code) for code in range(_BASIC)], dtype=np.uint8)
-    small = np.arange(_BASIC, dtype=np.uint64)
+    kinds = np.array([_kind(code) for code in range(count)], dtype=np.uint8)
+    small = np.arange(count, dtype=np.uint64)
     for code in np.flatnonzero(kinds == _CAPITAL).tolist():
         small[code] = ord(chr(code).lower()[0])
     return kinds, mix(small)
@@ -144,8 +145,9 @@ class _Portion:
     @staticmethod
     def of(texts: Sequence[str]) -> _Portion:
         codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-        kind_of, hash_of = _basic()
-        has_rare = codes.max(initial=0) >= _BASIC
+        largest = codes.max(initial=0)
+        has_rare = largest >= _BASIC
+        kind_of, hash_of = _first(_USUAL if largest < _USUAL else _BASIC)
         place = np.minimum(codes, _BASIC - 1) if has_rare else codes
         kinds, hashes = kind_of[place], hash_of[place]
         if has_rare:
