@@ -361,10 +361,11 @@ def test_a_tally_of_files_is_the_tally_of_their_rows_in_any_number_and_order(day
     assert_frame_equal(Tally.from_polars(one.drop("tally")).to_polars().drop("is_sum"), expected.drop("is_sum"))
 
 
+@pytest.mark.parametrize("grid", [(), ("--resolution", "0.05")])
 @pytest.mark.parametrize("ids", ["ignore", "check", "documents"])
-def test_cells_of_a_single_part_are_not_written_and_read_again(days, tmp_path, monkeypatch, ids):
+def test_cells_of_a_single_part_are_not_written_and_read_again(days, tmp_path, monkeypatch, ids, grid):
     all_rows(days).write_parquet(tmp_path / "all.parquet")
-    arguments = ("--groups", "topic", "--ids", ids)
+    arguments = ("--groups", "topic", "--ids", ids, *grid)
     wrote = []
     monkeypatch.setattr(
         parts_module.Part,
@@ -374,7 +375,7 @@ def test_cells_of_a_single_part_are_not_written_and_read_again(days, tmp_path, m
     ok("tally", tmp_path / "all.parquet", "-o", tmp_path / "one.parquet", *arguments)
     assert not wrote
     monkeypatch.setattr(parts_module, "PART_ROWS", 77)
-    monkeypatch.setattr("qacal.cluster.running.LARGE", 1)
+    monkeypatch.setattr("qacal.cluster.running.LARGE_ON_GRID" if grid else "qacal.cluster.running.LARGE", 1)
     ok("tally", tmp_path / "all.parquet", "-o", tmp_path / "two.parquet", *arguments)
     assert len(wrote) > 1
     one, two = (Counted.read(tmp_path / f"{name}.parquet") for name in ("one", "two"))

@@ -88,6 +88,13 @@ def test_shared_words_are_those_of_the_twin(pairs):
         assert form[row, -2:].tolist() == [shared, shared / max(len(distinct), 1)]
 
 
+def test_a_text_is_read_in_the_same_way_beside_one_with_rarer_characters():
+    usual = "Élan — “Ωmega” Привет 1,5"
+    alone, beside = Texts.of([usual]), Texts.of([usual, "漢字 ﬁ", "𝔸𐐀"])
+    assert np.array_equal(alone.form[0], beside.form[0])
+    assert np.array_equal(alone.words, beside.words[beside.rows == 0])
+
+
 def test_composed_and_decomposed_letters_are_the_same():
     """macOS writes "é" as two characters in names of files, and most keyboards as one."""
     texts = ["Qui a écrit « Les Misérables » ?", "Привет, Й", "한국어"]
