@@ -189,14 +189,13 @@ class _Axes:
     """The principal components of several kernels."""
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
-        self._means = [kernel.mean for kernel in kernels]
         self._axes = _stacked([kernel.axes for kernel in kernels])
+        self._centre = _stacked([(kernel.mean @ kernel.axes)[None] for kernel in kernels])
 
     def places(self, vectors: Floats) -> Floats:
         """Return vectors in the components of each kernel; they are the same for all kernels, or one matrix each."""
-        places = np.empty((len(self._axes), vectors.shape[-2], self._axes.shape[2]))
-        for at, mean in enumerate(self._means):
-            np.matmul((vectors if vectors.ndim == 2 else vectors[at]) - mean, self._axes[at], out=places[at])
+        places = np.matmul(vectors, self._axes)
+        places -= self._centre
         return np.asarray(np.minimum(np.maximum(places, -FARTHEST, out=places), FARTHEST, out=places))
 
 

@@ -33,8 +33,8 @@ FORM = (
 )
 """Numbers that describe the form of a text."""
 
-# Most texts have only characters below the first number: letters of alphabets, and the marks of typography.
-_USUAL, _BASIC = 0x2100, 0x10000
+# Characters below this one are looked up in a table; hardly any text has others, and emoji are most of these.
+_IN_TABLE = 0x10000
 # Arrays of this many characters stay in the processor's cache.
 _PORTION = 2**15
 # No letter has more marks: https://unicode.org/reports/tr15/#Stream_Safe_Text_Format
@@ -43,21 +43,24 @@ _MARKS = 30
 _BASE = 0x9E3779B97F4A7C15
 
 
-def _kind(code: int) -> int:
-    letter = chr(code)
-    if any(first <= code <= last for first, last in _IDEOGRAPHS):
-        return _IDEOGRAPH
-    category = unicodedata.category(letter)
-    if category == "Lu":
-        return _CAPITAL
-    return _SPECIAL.get(letter, _SPACE if letter.isspace() else _CATEGORIES.get(category[0], _OTHER))
+def _kinds(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """Return the kind of each character."""
+    letters = [*map(chr, codes.tolist())]
+    categories = map(unicodedata.category, letters)
+    kinds = np.array([_CAPITAL if one == "Lu" else _CATEGORIES.get(one[0], _OTHER) for one in categories], np.uint8)
+    kinds[[*map(str.isspace, letters)]] = _SPACE
+    for letter, kind in _SPECIAL.items():
+        kinds[codes == ord(letter)] = kind
+    for first, last in _IDEOGRAPHS:
+        kinds[(codes >= first) & (codes <= last)] = _IDEOGRAPH
+    return kinds
 
 
 @cache
-def _first(count: int) -> tuple[NDArray[np.uint8], Hashes]:
+def _table() -> tuple[NDArray[np.uint8], Hashes]:
     """Return the kind of the first characters of Unicode, and a hash that a capital shares with its small letter."""
-    kinds = np.array([_kind(code) for code in range(count)], dtype=np.uint8)
-    small = np.arange(count, dtype=np.uint64)
+    codes = np.arange(_IN_TABLE, dtype=np.uint32)
+    kinds, small = _kinds(codes), codes.astype(np.uint64)
     for code in np.flatnonzero(kinds == _CAPITAL).tolist():
         small[code] = ord(chr(code).lower()[0])
     return kinds, mix(small)
@@ -145,14 +148,13 @@ class _Portion:
     @staticmethod
     def of(texts: Sequence[str]) -> _Portion:
         codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-        largest = codes.max(initial=0)
-        has_rare = largest >= _BASIC
-        kind_of, hash_of = _first(_USUAL if largest < _USUAL else _BASIC)
-        place = np.minimum(codes, _BASIC - 1) if has_rare else codes
+        kind_of, hash_of = _table()
+        rare = codes >= _IN_TABLE
+        has_rare = rare.any()
+        place = np.where(rare, 0, codes) if has_rare else codes
         kinds, hashes = kind_of[place], hash_of[place]
         if has_rare:
-            rare = codes >= _BASIC
-            kinds[rare] = [_kind(code) for code in codes[rare].tolist()]
+            kinds[rare] = _kinds(codes[rare])
             hashes[rare] = mix(codes[rare].astype(np.uint64))
         return _Portion(kinds, hashes, np.cumsum([0, *map(len, texts)]))
 
