@@ -190,8 +190,7 @@ def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Obje
             for at, line in enumerate(block.splitlines(keepends=True), number):
                 if len(line) > most:
                     raise _too_large(file, at)
-        rows: ParsedRows | list[dict[str, Any]] | None
-        rows = parsed_together(block) if block.count(b"\n") >= _FEW else None
+        rows: ParsedRows | list[dict[str, Any]] | None = parsed_together(block)
         if rows is not None:
             places = np.arange(number, number := number + len(rows))
         else:
@@ -257,7 +256,7 @@ def _json_rows(file: File, on_fault: OnFault, number: int, lines: list[str]) -> 
 
 
 def parsed_together(block: bytes) -> ParsedRows | None:
-    r"""Return the objects of JSON lines; None if they are not alike, or one is not an object.
+    r"""Return the objects of JSON lines; None if they are few or not alike, or one is not an object.
 
     Lines are alike if most have the keys of the first one in its order, with values of one type and no lists or
     objects. Polars is more lenient than JSON and changes types, so what it read is taken only where writing it again
@@ -274,7 +273,7 @@ def parsed_together(block: bytes) -> ParsedRows | None:
     block = block.replace(b"\r\n", b"\n") if b"\r" in block else block
     first = list(islice(BytesIO(block), _FEW))
     # A carriage return alone ends a line, too.
-    if b"\r" in block or is_forked():
+    if len(first) < _FEW or b"\r" in block or is_forked():
         return None
     decode = json.JSONDecoder().decode
     try:
