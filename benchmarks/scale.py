@@ -1,9 +1,10 @@
 """Time and memory of tally, fit and apply over 10^6 to 10^8 generated rows, beside the least that any program would do.
 
-    python -m benchmarks.scale --rows 1e6 1e7 1e8 --dir bench-data
+    python -m benchmarks.scale --rows 1e6 1e7 1e8 --dir bench-data [--turns 5] [--texts FILE]
 
 Each job runs in a process of its own. Its seconds leave out the start of Python; its memory is the peak of the process.
-Results are kept in DIR/results.json, so that a stopped run goes on where it was; delete that file to measure again.
+With --turns, a job and what it is compared with take turns, and the medians count. Results are kept in
+DIR/results.json, so that a stopped run goes on where it was; delete that file to measure again.
 
 - tally: `tally_files`, compared with a group-by-sum of polars over the same file (goal: at most twice as long);
 - command: `qacal tally --groups topic --ids ignore`, compared with the same (goal: at most twice as long);
@@ -11,6 +12,9 @@ Results are kept in DIR/results.json, so that a stopped run goes on where it was
 - apply: `qacal apply`, compared with reading its output and writing it with polars (goal: at most 3 times as long);
 - text: `qacal apply` of the default model, compared with embedding the same texts (goal: at most 1.5 times as long);
 - reading: `read` of JSON lines, compared with Parquet (goal: at most twice as long).
+
+Texts are short questions of the quiz, and with --texts also those of a Parquet file of yours, with the columns
+question, answer, confidence and correct.
 
 Nothing here fails when a goal is missed: machines are noisy. Processor seconds are less noisy than seconds if other
 work runs at the same time, but count both cores of work that polars does in parallel.
@@ -25,6 +29,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
@@ -65,17 +70,25 @@ def generate(path: Path, rows: int, kind: str) -> None:
     part.replace(path)
 
 
-def generate_texts(folder: Path) -> None:
-    """Write question-answer pairs as Parquet and as JSON lines, and some to fit a model on."""
+def generate_texts(folder: Path, source: Path | None) -> None:
+    """Write question-answer pairs as Parquet and as JSON lines, and some to fit a model on.
+
+    source : a Parquet file of them; None for those of the quiz, repeated.
+    """
     import polars as pl
 
     from qacal.sources.questions.quiz import answers
 
-    quiz = answers()
-    rows = pl.concat([quiz] * (TEXTS // len(quiz) + 1)).head(TEXTS)
-    # Equal texts would be embedded once by some embedders.
-    rows = rows.with_columns(pl.format("{} ({})", "question", pl.int_range(pl.len())).alias("question"))
+    if source is None:
+        quiz = answers()
+        rows = pl.concat([quiz] * (TEXTS // len(quiz) + 1)).head(TEXTS)
+        # Equal texts would be embedded once by some embedders.
+        rows = rows.with_columns(pl.format("{} ({})", "question", pl.int_range(pl.len())).alias("question"))
+    else:
+        read = pl.read_parquet(source, columns=["question", "answer", "confidence", "correct"])
+        rows = read.sample(min(len(read), TEXTS), shuffle=True, seed=1)
     rows = rows.with_columns(id=pl.int_range(pl.len()))
+    folder.mkdir(exist_ok=True)
     rows.head(FITTED).write_parquet(folder / "texts_fit.parquet")
     rows.write_ndjson(folder / "texts.jsonl")
     rows.write_parquet(folder / "texts.parquet")
@@ -165,25 +178,39 @@ def child(name: str, arguments: list[str]) -> None:
 
 
 class Results:
-    """The measures of jobs, kept in a file."""
+    """The measures of jobs, kept in a file; `turns` is how often each is to be measured."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "results.json"
-        self._kept: dict[str, dict[str, float]] = json.loads(self._path.read_text()) if self._path.exists() else {}
+    def __init__(self, folder: Path, turns: int) -> None:
+        self._path, self._turns = folder / "results.json", turns
+        self._kept: dict[str, list[dict[str, float]]] = (
+            json.loads(self._path.read_text()) if self._path.exists() else {}
+        )
 
-    def measure(self, key: str, job: Callable[..., None], *arguments: str | Path) -> dict[str, float]:
-        """Return the seconds, processor seconds and gigabytes of a job, measured now or by an earlier run."""
-        if key not in self._kept:
-            command = [sys.executable, "-m", "benchmarks.scale", "--child", job.__name__, *map(str, arguments)]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            assert process.stdout is not None
-            printed = process.stdout.read()
-            _, status, usage = os.wait4(process.pid, 0)
-            if status:
-                raise SystemExit(f"{' '.join(command)} failed.")
-            self._kept[key] = json.loads(printed.splitlines()[-1]) | {"gigabytes": usage.ru_maxrss * 1024 / 1e9}
-            self._path.write_text(json.dumps(self._kept, indent=1))
-        return self._kept[key]
+    def measure(self, *jobs: tuple[str, Callable[..., None], *tuple[str | Path, ...]]) -> list[dict[str, float]]:
+        """Return the medians of seconds, processor seconds and gigabytes of jobs that take turns.
+
+        jobs : a name, the job and its arguments. What an earlier run measured is not measured again.
+        """
+        for turn in range(self._turns):
+            for key, job, *arguments in jobs:
+                kept = self._kept.setdefault(key, [])
+                if len(kept) <= turn:
+                    kept.append(_measured(job, arguments))
+                    self._path.write_text(json.dumps(self._kept, indent=1))
+        kept = [self._kept[key] for key, *_ in jobs]
+        return [{name: median(turn[name] for turn in turns) for name in turns[0]} for turns in kept]
+
+
+def _measured(job: Callable[..., None], arguments: list[str | Path]) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.scale", "--child", job.__name__, *map(str, arguments)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    printed = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(command)} failed.")
+    measured: dict[str, float] = json.loads(printed.splitlines()[-1])
+    return measured | {"gigabytes": usage.ru_maxrss * 1024 / 1e9}
 
 
 def line(what: str, ours: dict[str, float], other: str, theirs: dict[str, float] | None, goal: float | None) -> str:
@@ -199,6 +226,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=float, nargs="*", default=[1e6, 1e7, 1e8])
     parser.add_argument("--dir", type=Path, default=Path("bench-data"))
+    parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--texts", type=Path, help="a Parquet file with question, answer, confidence and correct")
     parser.add_argument("--child", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     options: Any = parser.parse_args()
     if options.child:
@@ -206,39 +235,56 @@ def main() -> None:
         return
     folder = options.dir
     folder.mkdir(parents=True, exist_ok=True)
-    results = Results(folder)
+    results = Results(folder, options.turns)
     print("| job | seconds | processor seconds | peak GB | compared with | ratio | by processor | goal |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
     for rows in map(int, options.rows):
         for kind in KINDS:
-            path, model = folder / f"{kind}_{rows}.parquet", folder / f"model_{kind}_{rows}"
-            if not path.exists():
-                generate(path, rows, kind)
-            output, copy = folder / "output.parquet", folder / "copy.parquet"
-            name = f"{rows:.0e} {kind}".replace("e+0", "e")
-            counted = results.measure(f"{name} tally", tally, path, kind)
-            bare = results.measure(f"{name} group-by-sum", group_by_sum, path, kind)
-            print(line(f"{name}: tally", counted, "polars, group-by-sum", bare, 2), flush=True)
-            counted = results.measure(f"{name} command", command, path, kind, folder / "cells.parquet")
-            print(line(f"{name}: qacal tally", counted, "polars, group-by-sum", bare, 2), flush=True)
-            fitted = results.measure(f"{name} fit", fit, path, model)
-            print(line(f"{name}: fit", fitted, "", None, None), flush=True)
-            applied = results.measure(f"{name} apply", apply, model, path, output)
-            copied = results.measure(f"{name} read-write", read_write, output, copy)
-            print(line(f"{name}: apply", applied, "polars, read and write its output", copied, 3), flush=True)
-            for left in (output, copy):
-                left.unlink(missing_ok=True)
-    if not (folder / "texts.parquet").exists():
-        generate_texts(folder)
-    texts, model = folder / "texts.parquet", folder / "model_texts"
-    results.measure("texts fit", fit_texts, folder / "texts_fit.parquet", model)
-    applied = results.measure("texts apply", apply, model, texts, folder / "output.parquet")
-    embedded = results.measure("texts embed", embed_texts, texts)
-    print(line(f"{TEXTS:,} texts: apply", applied, "embedding alone", embedded, 1.5))
-    lines, parquet = (
-        results.measure(f"texts read {end}", read_rows, folder / f"texts.{end}") for end in ("jsonl", "parquet")
+            measure_rows(results, folder, rows, kind)
+    measure_texts(results, folder, "short texts")
+    if options.texts is not None:
+        measure_texts(results, folder / "texts", options.texts.stem, options.texts)
+
+
+def measure_rows(results: Results, folder: Path, rows: int, kind: str) -> None:
+    """Print the measures of generated rows."""
+    path, model = folder / f"{kind}_{rows}.parquet", folder / f"model_{kind}_{rows}"
+    if not path.exists():
+        generate(path, rows, kind)
+    output, copy, cells = (folder / f"{name}.parquet" for name in ("output", "copy", "cells"))
+    name = f"{rows:.0e} {kind}".replace("e+0", "e")
+    counted, by_command, bare = results.measure(
+        (f"{name} tally", tally, path, kind),
+        (f"{name} command", command, path, kind, cells),
+        (f"{name} group-by-sum", group_by_sum, path, kind),
     )
-    print(line(f"{TEXTS:,} texts: read JSON lines", lines, "reading Parquet", parquet, 2))
+    print(line(f"{name}: tally", counted, "polars, group-by-sum", bare, 2))
+    print(line(f"{name}: qacal tally", by_command, "polars, group-by-sum", bare, 2), flush=True)
+    (fitted,) = results.measure((f"{name} fit", fit, path, model))
+    print(line(f"{name}: fit", fitted, "", None, None), flush=True)
+    applied, copied = results.measure(
+        (f"{name} apply", apply, model, path, output), (f"{name} read-write", read_write, output, copy)
+    )
+    print(line(f"{name}: apply", applied, "polars, read and write its output", copied, 3), flush=True)
+    for left in (output, copy, cells):
+        left.unlink(missing_ok=True)
+
+
+def measure_texts(results: Results, folder: Path, name: str, source: Path | None = None) -> None:
+    """Print the measures of question-answer pairs."""
+    texts, model, output = folder / "texts.parquet", folder / "model_texts", folder / "output.parquet"
+    if not texts.exists():
+        generate_texts(folder, source)
+    results.measure((f"{name} fit", fit_texts, folder / "texts_fit.parquet", model))
+    applied, embedded = results.measure(
+        (f"{name} apply", apply, model, texts, output), (f"{name} embed", embed_texts, texts)
+    )
+    print(line(f"{name}: apply", applied, "embedding alone", embedded, 1.5), flush=True)
+    lines, parquet = results.measure(
+        *((f"{name} read {end}", read_rows, folder / f"texts.{end}") for end in ("jsonl", "parquet"))
+    )
+    print(line(f"{name}: read JSON lines", lines, "reading Parquet", parquet, 2), flush=True)
+    output.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
