@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any, Self
 
 import numpy as np
@@ -156,16 +157,28 @@ def start_of(seed: int, number: int) -> int:
     return int(mix(np.array([number], dtype=np.uint64), seed)[0] % np.uint64(2**32))
 
 
+_LIMIT = RLock()
+
+
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread(*, waits: bool = True) -> Iterator[None]:
     """Keep numerical libraries to one thread.
 
     They add up one part per thread, and scikit-learn adds the parts in the order in which threads finish. The last
     digit would depend on the machine and on luck. For small matrices, threads are also slower.
+
+    waits : the limit holds for the whole process, so only one thread sets it at a time. False goes on without setting
+        it if another thread has: right where only speed is at stake.
     """
     # A library that is loaded later would still use all threads.
     import scipy.linalg  # noqa: F401
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(limits=1):
+    if not _LIMIT.acquire(blocking=waits):
         yield
+        return
+    try:
+        with threadpool_limits(limits=1):
+            yield
+    finally:
+        _LIMIT.release()

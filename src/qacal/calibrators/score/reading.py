@@ -122,7 +122,7 @@ class ScoreReader:
 
         if len(portions) == 1:
             return found(portions[0])
-        with one_thread():  # for small matrices, threads take more of the processor and no less time
+        with one_thread(waits=False):  # for small matrices, threads take more of the processor and no less time
             return [_joined(of_score) for of_score in zip(*map(found, portions), strict=True)]
 
     def _portion(
