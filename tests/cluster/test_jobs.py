@@ -421,6 +421,18 @@ def test_polars_counts_what_is_counted_row_by_row(days, tmp_path, monkeypatch, i
     assert (kind == "bad id" and ids == "check") == bool(counted[0][-1])
 
 
+@pytest.mark.parametrize(("most", "said"), [("0.05", "Bad rows: 30."), ("0.02", "30 of 1,000 rows (3%)")])
+def test_the_share_of_bad_rows_is_that_of_a_part_not_of_a_piece(most, said, tmp_path, monkeypatch):
+    rows = pl.DataFrame(answers(1000)).with_row_index()
+    is_bad = pl.col("index").is_between(310, 339)
+    confidence = pl.when(is_bad).then(2.0).otherwise("confidence")
+    rows.with_columns(confidence=confidence).write_parquet(tmp_path / "a.parquet")
+    monkeypatch.setattr(parts_module, "PART_ROWS", 50)
+    bad = ["--skip-bad-rows", tmp_path / "bad.jsonl", "--max-bad", most]
+    _, _, notes = run("tally", tmp_path / "a.parquet", "-o", tmp_path / "out.parquet", "--groups", "topic", *bad)
+    assert said in notes
+
+
 def test_tallies_of_days_fit_the_model_of_all_rows(days, tmp_path):
     for day in range(3):
         ok("tally", days / f"{day}.parquet", "-o", tmp_path / f"{day}.tally.parquet", "--groups", "topic")

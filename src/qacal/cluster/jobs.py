@@ -181,7 +181,7 @@ class Worker:
             return self.counted(part, reading)
         if job.kind == "sample":
             return self._sampled(part, reading)
-        rows = PartRows(part, part.read())
+        rows = PartRows(part)
         if job.kind == "embed":
             assert self._embedder is not None
             tables = embedded(rows, reading, self._embedder, job.into)
@@ -257,16 +257,14 @@ class Worker:
         if not isinstance(rows, Part):
             yield from read(rows, reading, needs_labels=True, **needs)
             return
-        names = None
-        if self._model is None:
+        source = PartRows(rows, reading.name("correct"))
+        if source.is_unlabelled():
+            return
+        if self._model is None:  # numbers and groups fit into memory at once; texts and their vectors come in batches
             names = [reading.name(name) for name in ("correct", *columns)]
             names += [*self._identity(reading), *reading.columns.values()]
-        for piece in rows.pieces():
-            # Numbers and groups fit into memory at once; texts and their vectors come in batches.
-            at_once = {} if names is None else {"batch_rows": max(piece.rows, 1)}
-            source = PartRows(piece, piece.read(names), reading.name("correct"), **at_once)
-            if any(True for _ in source.batches()):
-                yield from read(source, reading, needs_labels=True, **needs)
+            source = replace(source, columns=names, batch_rows=None)
+        yield from read(source, reading, needs_labels=True, **needs)
 
     def _sampled(self, part: Part, reading: Reading) -> pl.DataFrame:
         """Return the rows of the sample, all of which the fit can use.
@@ -277,13 +275,14 @@ class Worker:
         import polars as pl
 
         share = float(self.job.sample or 0)
-        rows = PartRows(part, part.read(), reading.name("correct"))
-        frames = [rows.frame.clear()]
-        if not any(True for _ in rows.batches()):
-            return frames[0]
+        rows = PartRows(part, reading.name("correct"))
+        empty = replace(part, rows=0).read()
+        if rows.is_unlabelled():
+            return empty
         if share < 1:
             reading = replace(reading, on_fault=lambda fault: None, max_bad=1.0)
         try:
+            frames = [empty]
             for batch in read(rows, reading, needs_labels=True, **{"needs_text": False, **self.job.needs}):
                 if share >= 1:
                     frames.append(batch.table.frame())
@@ -294,5 +293,5 @@ class Worker:
         except BadRowsError:
             if share >= 1:
                 raise
-            return rows.frame.clear()
+            return empty
         return pl.concat(frames)

@@ -27,6 +27,7 @@ from qacal.records.files import BATCH_ROWS, OnFault, refuse
 from qacal.records.table import FrameTable, Table
 from qacal.records.writers import atomic_file, plain_errors
 from qacal.storage import digest
+from qacal.tally.arrays import Bools
 
 if TYPE_CHECKING:
     import polars as pl
@@ -116,27 +117,41 @@ class Part:
 
 @dataclass(frozen=True)
 class PartRows:
-    """The rows of a part, as a source that the readers take.
+    """The rows of a part, as a source that the readers take; one piece of them is in memory at a time.
 
     label : a column; rows in which it is missing are left out.
+    columns : if given, only these are read.
+    batch_rows : None for a whole piece.
     """
 
     part: Part
-    frame: pl.DataFrame
     label: str | None = None
-    batch_rows: int = BATCH_ROWS
+    columns: Sequence[str] | None = None
+    batch_rows: int | None = BATCH_ROWS
 
     def batches(self, on_fault: OnFault = refuse) -> Iterator[Table]:
-        for first in range(0, self.frame.height, self.batch_rows):
-            frame = self.frame.slice(first, self.batch_rows)
-            start = self.part.first + first + 1
-            table = FrameTable(self.part.path, "row", np.arange(start, start + frame.height), frame)
-            if self.label in frame.columns:
-                column = frame[self.label]
-                missing = column.is_null() | column.is_nan() if column.dtype.is_float() else column.is_null()
-                table = table.only(~missing.to_numpy())
-            if len(table):
-                yield table
+        for piece in self.part.pieces():
+            whole = piece.read(self.columns)
+            step = self.batch_rows or piece.rows
+            for first in range(0, whole.height, step):
+                frame = whole.slice(first, step)
+                start = piece.first + first + 1
+                table = FrameTable(self.part.path, "row", np.arange(start, start + frame.height), frame)
+                if self.label in frame.columns:
+                    table = table.only(_is_given(frame[self.label]))
+                if len(table):
+                    yield table
+
+    def is_unlabelled(self) -> bool:
+        """Return whether no row has a label; False if there is no such column, for the reader to say so."""
+        assert self.label is not None
+        frames = (piece.read([self.label]) for piece in self.part.pieces())
+        return not any(not frame.width or _is_given(frame[self.label]).any() for frame in frames)
+
+
+def _is_given(column: pl.Series) -> Bools:
+    missing = column.is_null() | column.is_nan() if column.dtype.is_float() else column.is_null()
+    return (~missing).to_numpy()
 
 
 @contextmanager

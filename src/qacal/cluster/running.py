@@ -121,10 +121,9 @@ def _problems(errors: dict[str, str], files: int) -> InputError:
     texts = [text if path in text else f"{path}: {text}" for path, text in errors.items()]
     listed = "\n".join(f"  {text}" for text in texts[:_MOST_LINES])
     more = f"\n  and {len(texts) - _MOST_LINES:,} more" if len(texts) > _MOST_LINES else ""
-    return InputError(
-        f"{len(texts):,} of {files:,} files could not be done:\n{listed}{more}\nAll others are done. Fix or remove "
-        "these, and start the command again: it does only what is left."
-    )
+    rest = "All others are done. Fix or remove these, and start the command again: it does only what is left."
+    which = "The file" if files == 1 else f"{len(texts):,} of {files:,} files"
+    return InputError(f"{which} could not be done:\n{listed}{more}" + (f"\n{rest}" if files > len(texts) else ""))
 
 
 def count(
