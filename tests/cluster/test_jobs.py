@@ -16,7 +16,7 @@ from qacal.cluster import engines, jobs, running
 from qacal.cluster import parts as parts_module
 from qacal.cluster.jobs import Job, model_files
 from qacal.cluster.parts import expanded, parts_of
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalWarning
 from qacal.model.tallies import Counted
 from qacal.records import tallying
 from qacal.records.reading import read
@@ -53,6 +53,12 @@ def test_many_files_are_calibrated_as_one_is(days, model, tmp_path):
     assert_frame_equal(all_rows(tmp_path / "out"), whole)
     ok("apply", model, f"{days}/[01].parquet", "-o", tmp_path / "some")
     assert all_rows(tmp_path / "some").height == 800
+
+
+def test_a_store_whose_old_outputs_cannot_be_looked_for_is_told():
+    part = parts_module.Part("nowhere://bucket/a.parquet", 1, 0, 0, 10, 10, "nowhere://bucket/out/a.parquet")
+    with pytest.warns(QacalWarning, match=r"nowhere://bucket/out/: outputs of earlier runs could not be looked for \("):
+        parts_module.remove_stale([part], "nowhere://bucket/out")
 
 
 def test_large_files_become_several_parts_with_the_same_rows(days, model, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import polars as pl
 import pytest
 from starlette.testclient import TestClient
 
@@ -389,13 +390,18 @@ def test_a_model_whose_embedder_takes_long_leaves_the_thread_of_the_requests_alo
     assert not slow.is_quick
 
 
-def test_a_mistake_in_a_model_does_not_end_the_service(folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize("mistake", [ZeroDivisionError, pl.exceptions.PanicException])
+def test_a_mistake_in_a_model_does_not_end_the_service(mistake, folder, monkeypatch):
+    def fails(*_, **__):
+        raise mistake
+
     settings = Settings({"m": folder}, store="none", reload_seconds=0.0)
     with TestClient(create_app(settings), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         model = client.app.state.service.models.served["m"].model
         real = type(model)._explained_rows
-        monkeypatch.setattr(type(model), "_explained_rows", lambda *_, **__: 1 / 0)
-        assert client.post("/v1/calibrate", json={"items": ROWS[:1]}).status_code == 500
+        monkeypatch.setattr(type(model), "_explained_rows", fails)
+        for items in (ROWS[:1], ROWS[:5]):  # short and long
+            assert client.post("/v1/calibrate", json={"items": items}).status_code == 500
         monkeypatch.setattr(type(model), "_explained_rows", real)
         assert "calibrated" in calibrate(client, ROWS[:1])[0]
 

@@ -117,7 +117,7 @@ def test_a_refit_says_what_the_new_version_gives_up_and_what_labels_say_about_th
     assert "Its intervals are narrower" in out
     assert "Which version predicts better is not measured: these labels trained the new one." in out
     # The new version has served nothing.
-    assert "The old version: none of its answers has a label of an audit" in ok("refit", folder, "--store", url)
+    assert "The old version: no label of an audit tests its answers, so" in ok("refit", folder, "--store", url)
 
 
 def test_an_alarm_of_the_old_version_speaks_for_the_new_one(folder, tmp_path):
@@ -182,7 +182,7 @@ def test_mistakes_are_named(folder, tmp_path):
         code, _, said = run(*arguments)
         assert (code, "name a file of rows, or the store" in said) == (2, True)
     code, _, said = run("label-next", folder, "--store", url, "--name", "other", "-n", 5, "-o", "to_label.csv")
-    assert (code, "name it to_label.csv.json" in " ".join(said.split())) == (2, True)
+    assert (code, "name it to_label.json." in " ".join(said.split())) == (2, True)
     store = Store(url)
     assert store.unlabelled_draws("other") == 0
     store.close()
@@ -324,6 +324,10 @@ def test_answers_of_an_earlier_qacal_are_told(folder, tmp_path):
         connection.execute("UPDATE qacal_bets SET cells = NULL")
     connection.close()
     assert "50 labels are left out: an earlier qacal stored" in run("watch", folder, "--store", url)[2]
+    said = json.loads(ok("refit", folder, "--store", url, "--since", "2020-01-01", "--json"))["old_watch"]
+    assert (said["labels"], said["is_alarm"]) == (0, False)
+    assert "no label of an audit tests its answers since 2020-01-01 00:00 UTC, so" in said["text"]
+    assert "50 labels are left out: an earlier qacal stored" in said["text"]
 
 
 def test_a_file_in_place_of_a_url_is_told(folder):

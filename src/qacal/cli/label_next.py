@@ -99,7 +99,8 @@ def _draw_served(
     options.require_free_output(json, output)
     if not is_stream(output):
         if not output.endswith(".json"):
-            raise typer.BadParameter(f"answers of a store are written as JSON for /v1/feedback; name it {output}.json.")
+            named = Path(output).with_suffix(".json")
+            raise typer.BadParameter(f"answers of a store are written as JSON for /v1/feedback; name it {named}.")
         options.require_folder(output)
     with opened(store) as rows:
         drawn = draw_answers(rows, name_in(rows, model, name), n, seed=seed, since=since)

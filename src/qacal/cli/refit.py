@@ -12,10 +12,13 @@ from qacal.cli import options, progress_line
 from qacal.errors import InputError, counted, some_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from qacal.model.refitting import Refit
     from qacal.model.watching import Watch
+    from qacal.service.watch import Bets
 
-_ALPHA = 0.1  # as in qacal watch and qacal serve
+_ALPHA = 0.1  # as in qacal watch, and in qacal serve unless it was started with another --watch-alpha
 _FIGURES = {
     "certifying_rows": "rows that certify",
     "score_rows": "rows that train the score",
@@ -88,7 +91,7 @@ def run(
         answers, lacking = labelled_answers(rows, served, old, since=options.seconds(since), texts=texts)
         unlabelled = rows.unlabelled_draws(served, options.seconds(since))
         # The labels of its own answers, which it was not fitted on.
-        watched = bets(old, rows.bets(served, version_of(model), options.seconds(since)), (), _ALPHA).parts[None]
+        found_bets = bets(old, rows.bets(served, version_of(model), options.seconds(since)), (), _ALPHA)
     unused = 0
     if not volunteered:
         audits = [one for one in answers if one.probability is not None]
@@ -101,17 +104,18 @@ def run(
     else:
         found.model.save(output)
     version = version_of(output or model)[:12]
-    watch = watched[0] if not isinstance(watched, InputError) and watched[0].labels else None
+    watch, says = _watch_of(found_bets, since)
     figures = {"old": key_figures(old), "new": key_figures(found.model)}
     if json:
         counts = {one.name: getattr(found, one.name) for one in fields(found) if one.name != "model"}
         content = {"model": output or model, "version": version, "replaced": before, **counts}
         content |= {"volunteered_unused": unused, "drawn_without_label": unlabelled, **figures}
-        told = None if watch is None else {"labels": watch.labels, "is_alarm": watch.is_alarm, "text": watch.headline}
+        labels, is_alarm = (0, False) if watch is None else (watch.labels, watch.is_alarm)
+        told = {"labels": labels, "is_alarm": is_alarm, "text": says}
         print(options.json_text({**content, "old_watch": told}))
     else:
         options.show(described(found.model))
-        _compare(figures["old"], figures["new"], watch)
+        _compare(figures["old"], figures["new"], watch, says)
     for line in _notes(found, unused, lacking if volunteered else 0, unlabelled):
         options.note(line)
     if old.decision_rule_ is not None:
@@ -125,7 +129,19 @@ def run(
         options.note(f"To put the old version back:\n    qacal versions {quote(model)} --put-back {before}")
 
 
-def _compare(old: dict[str, Any], new: dict[str, Any], watch: Watch | None) -> None:
+def _watch_of(found: Bets, since: datetime | None) -> tuple[Watch | None, str]:
+    """Return the watch of the old version, if labels test it, and what is to say about it."""
+    part = found.parts[None]
+    if isinstance(part, InputError):
+        return None, str(part)
+    if part[0].labels:
+        return part[0], " ".join(filter(None, [part[0].headline, found.left_out()]))
+    when = "" if since is None else f" since {since:%Y-%m-%d %H:%M} UTC"
+    says = f"no label of an audit tests its answers{when}, so nobody knows whether its intervals hold."
+    return None, " ".join(filter(None, [says, found.left_out()]))
+
+
+def _compare(old: dict[str, Any], new: dict[str, Any], watch: Watch | None, says: str) -> None:
     """Print what the new version gives up and gains, and what labels say about the old one."""
     from qacal.planning import shown_bound
 
@@ -140,9 +156,7 @@ def _compare(old: dict[str, Any], new: dict[str, Any], watch: Watch | None) -> N
     options.show_table("The old version and the new one", ("", "old", "new"), rows)
     if columns := [name for name in old["columns"] if name not in new["columns"]]:
         options.show(f"Columns that the new version no longer reads: {some_of(columns)}.")
-    says = "none of its answers has a label of an audit, so nobody knows whether its intervals hold."
     if watch is not None:
-        says = watch.headline
         if watch.is_alarm:
             says += " That speaks for the new one."
         elif None not in (old["error_bound"], new["error_bound"]) and new["error_bound"] > old["error_bound"]:

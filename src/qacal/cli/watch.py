@@ -124,10 +124,7 @@ def _of_store(
     if upstream is not None:
         notes.append(f"{'Changed: ' if upstream.is_notable else ''}{upstream.text}")
     if found.without_cells:
-        labels = counted(found.without_cells, "label is", "labels are")
-        notes.append(
-            f"{labels} left out: an earlier qacal stored these answers, without the numbers of their intervals."
-        )
+        notes.append(found.left_out())
     out = {}
     for value, part in found.parts.items():
         if isinstance(part, InputError):

@@ -11,18 +11,19 @@ import json
 import os
 import posixpath
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from glob import glob, has_magic
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from qacal.embedders.base import optional_package
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalWarning
 from qacal.records.files import BATCH_ROWS, OnFault, refuse
 from qacal.records.table import FrameTable, Table
 from qacal.records.writers import atomic_file, plain_errors
@@ -315,11 +316,10 @@ def _remove_stale_objects(parts: Sequence[Part], output: str) -> None:
     inputs, kept = {part.path for part in parts if is_url(part.path)}, {part.output for part in parts}
     # To look into each object of a large folder would take too long; those of an input differ in numbers of parts only.
     stems = {_STEM.sub("", posixpath.basename(name)) for name in kept}
-    if not inputs or find_spec("pyarrow") is None:
+    if not inputs:
         return
-    files = optional_package("pyarrow.fs", "cluster")
-    # A store that pyarrow does not know, or that does not allow it.
-    with suppress(OSError, ValueError, NotImplementedError, ImportError):
+    try:
+        files = import_module("pyarrow.fs")
         system, folder = files.FileSystem.from_uri(output)
         folder = folder.rstrip("/")
         for found in system.get_file_info(files.FileSelector(folder, recursive=True, allow_not_found=True)):
@@ -327,6 +327,15 @@ def _remove_stale_objects(parts: Sequence[Part], output: str) -> None:
             is_candidate = url not in kept and _STEM.sub("", posixpath.basename(url)) in stems
             if is_candidate and _input_of(url) in inputs:
                 system.delete_file(found.path)
+    # Without pyarrow, or in a store that it does not know or that does not allow it.
+    except (OSError, ValueError, NotImplementedError, ImportError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        warnings.warn(
+            f"{output}: outputs of earlier runs could not be looked for ({reason:.200}). If an input has another "
+            "number of rows now, remove its old outputs.",
+            QacalWarning,
+            stacklevel=2,
+        )
 
 
 def _input_of(output: str) -> str | None:

@@ -298,7 +298,7 @@ def _handle_errors(app: FastAPI) -> None:
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        if "json" not in request.headers.get("content-type", ""):
+        if "json" not in request.headers.get("content-type", "").lower():
             return JSONResponse(_error("wrong_content_type", NOT_JSON), 415)
         first = error.errors()[0]
         if first["type"] == "json_invalid":

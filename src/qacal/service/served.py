@@ -88,8 +88,12 @@ class Served:
         return found
 
     def _found(self, records: list[dict[str, Any]], *, why: bool) -> Explained:
+        import polars as pl
+
         try:
             return [*self.model._explained_rows(records, why=why, cells=True)]
+        except pl.exceptions.PanicException as error:  # no Exception, and so it would end the service
+            raise RuntimeError(f"polars failed: {error}") from error
         except QacalError as error:
             if len(records) == 1:
                 return [error]
@@ -287,9 +291,7 @@ def _finish(served: Served, jobs: list[_Job], *, why: bool) -> None:
         found = iter(served.explained([record for job in jobs for record in job.records], why=why))
         for job in jobs:
             job.done.set_result([*islice(found, len(job.records))])
-    except BaseException as error:  # requests must not wait for ever; a panic of polars is no Exception
+    except Exception as error:  # requests must not wait for ever
         for job in jobs:
             if not job.done.done():
-                job.done.set_exception(error if isinstance(error, Exception) else RuntimeError(str(error)))
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
+                job.done.set_exception(error)

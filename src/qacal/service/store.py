@@ -202,7 +202,7 @@ class Store:
             work = [self._queue.get(timeout=_CLEAN_EVERY)]
         except Empty:
             return []
-        if isinstance(work[0], dict):
+        if isinstance(work[0], dict) and self._queue.qsize() < _MOST_AT_ONCE - 1:
             self._is_awaited.wait(_GATHER)
         self._is_awaited.clear()
         with suppress(Empty):

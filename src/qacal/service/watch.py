@@ -22,7 +22,7 @@ from fastapi import FastAPI
 from starlette.responses import JSONResponse, Response
 
 from qacal.calibrators.base import FROM_FAR, SOURCES
-from qacal.errors import InputError
+from qacal.errors import InputError, counted
 from qacal.model.base import BaseModel
 from qacal.model.broken import Labelled, has_intervals
 from qacal.model.model import QACalibrator
@@ -118,6 +118,13 @@ class Bets:
     volunteered: int
     without_cells: int
     parts: dict[Any, tuple[Watch, list[float]] | InputError]
+
+    def left_out(self) -> str:
+        """Say which labels are left out; "" if none are."""
+        if not self.without_cells:
+            return ""
+        labels = counted(self.without_cells, "label is", "labels are")
+        return f"{labels} left out: an earlier qacal stored these answers, without the numbers of their intervals."
 
 
 def bets(
