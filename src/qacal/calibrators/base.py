@@ -39,8 +39,8 @@ class Rows:
     tie: Hashes | None
     answer: Floats | None = None
     confidence: Floats = field(init=False)
-    # What maps have found for these rows: an answer and its cells are asked for one after the other.
-    found: dict[Any, Ints] = field(init=False, default_factory=dict)
+    # The bins of these rows, by the maps that found them: an answer and its cells are asked for one after the other.
+    bins: dict[Any, Ints] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "confidence", seven_decimals(self.exact))

@@ -129,10 +129,10 @@ class BinMaps:
 
         An ancestor's interval is about all rows of the ancestor, including those of groups with a map of their own.
         """
-        if self not in rows.found:
+        if self not in rows.bins:
             levels = [self._bins_at(rows, depth, maps) for depth, maps in self.lineage.levels]
-            rows.found[self] = np.stack(levels, axis=1)
-        return rows.found[self]
+            rows.bins[self] = np.stack(levels, axis=1)
+        return rows.bins[self]
 
     def _validate(self) -> None:
         """Raise for maps that no fit can have made: then lookups stay within a map, and values are in [0, 1]."""
