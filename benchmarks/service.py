@@ -7,7 +7,9 @@ The service runs as `qacal serve`, with a store, in a process of its own that is
 another. Requests are sent when they are due, whether or not earlier ones were answered, so waiting counts. Times are
 those of this machine now. Beside them stand /healthz, and a bare server on the same core that sends one fixed reply:
 no service can be faster than that one. Loads take turns. On a virtual machine, others may take the processor away; the
-share of the time that they took is printed.
+share of the time that they took is printed. So is what latency would be if nobody did: the processor time of each of
+many requests, one after the other, and the waiting that follows from it at this rate, if one request is worked on at a
+time.
 
 With --proxy: chat completions through the proxy, beside the same ones without it. The upstream answers each request
 after a fixed delay, so what exceeds it is the time of the proxy, of the caller and of waiting for a core. Rounds with
@@ -85,6 +87,30 @@ async def steady(port: int, requests: list[bytes], rate: float, seconds: float, 
         due += rng.expovariate(rate) if at_random else 1 / rate
     await asyncio.gather(*tasks)
     return 1000 * np.array(times[len(times) // 10 :])
+
+
+async def processor_times(pid: int, port: int, requests: list[bytes], count: int) -> np.ndarray:
+    """Return the processor time that a server uses for each of some requests, one after the other, in ms."""
+    clock = (~pid << 3) | 2  # how Linux names the clock of a process's processor time
+    caller = Caller(port)
+    times = []
+    for at in range(count):
+        await caller.ask(requests[at % len(requests)])
+        await asyncio.sleep(0.002)  # the clock is exact when the server waits again
+        times.append(time.clock_gettime(clock))
+    return 1000 * np.diff(times)
+
+
+def delays(work: np.ndarray, rate: float, at_random: bool) -> np.ndarray:
+    """Return how long each request takes from when it is due, if `work` is done for one after the other, in ms."""
+    rng = random.Random(0)
+    due = end = 0.0
+    times = []
+    for one in work:
+        due += 1000 * (rng.expovariate(rate) if at_random else 1 / rate)
+        end = max(end, due) + one
+        times.append(end - due)
+    return np.array(times)
 
 
 def cpu_seconds(pid: int) -> float:
@@ -307,6 +333,14 @@ def measure(options: Any, folder: str, port: int, pid: int, rows: list[dict[str,
                     f"    {name:<26} p50 {p50:6.2f} ms  p90 {p90:6.2f} ms  p99 {p99:6.2f} ms  "
                     f"processor {cpu:.2f} ms a request"
                 )
+        print("  by processor time, on a core that nobody else uses")
+        for name, (process, to, requests) in loads.items():
+            used_by = asyncio.run(processor_times(process, to, requests, int(options.rate * options.seconds)))
+            evenly, at_random = (np.quantile(delays(used_by, options.rate, how), [0.5, 0.99]) for how in (False, True))
+            print(
+                f"    {name:<26} p50 {evenly[0]:5.2f} ms  p99 {evenly[1]:5.2f} ms evenly, "
+                f"p50 {at_random[0]:5.2f} ms  p99 {at_random[1]:5.2f} ms at random times"
+            )
     finally:
         bare.terminate()
         bare.wait()

@@ -35,18 +35,19 @@ class Lineage:
     depth, owner : the depth of each node, and its code at that depth.
     source : what the node is to the groups that use its map: the group itself, an ancestor or the root.
     directory : from a group's code to the place of the node whose map it uses.
-    levels : each depth that has nodes, and the places of these.
+    levels : each depth below the root that has nodes, and the places of these by their codes.
     """
 
     depth: Annotated[Ints, Axes("nodes", may_be_empty=False), Between(0, MAX_DEPTH)]
     owner: Annotated[Ints, Axes("nodes"), Between(NO_GROUP, 2**63 - 1)]
     source: Annotated[Ints, Axes("nodes")]
     directory: GroupIndex
-    levels: list[tuple[int, Ints]] = field(init=False, repr=False)
+    levels: list[tuple[int, GroupIndex]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        depths = np.unique(self.depth).tolist()
-        object.__setattr__(self, "levels", [(depth, np.flatnonzero(self.depth == depth)) for depth in depths])
+        places = [(depth, np.flatnonzero(self.depth == depth)) for depth in np.unique(self.depth).tolist() if depth]
+        levels = [(depth, GroupIndex(self.owner[nodes], nodes)) for depth, nodes in places]
+        object.__setattr__(self, "levels", levels)
 
     def _validate(self) -> None:
         is_root = self.depth[0] == 0 and self.owner[0] == NO_GROUP
@@ -130,8 +131,9 @@ class BinMaps:
         An ancestor's interval is about all rows of the ancestor, including those of groups with a map of their own.
         """
         if self not in rows.bins:
-            levels = [self._bins_at(rows, depth, maps) for depth, maps in self.lineage.levels]
-            rows.bins[self] = np.stack(levels, axis=1)
+            root = self._bins(rows, np.zeros(len(rows.confidence), dtype=np.int64))
+            levels = [self._bins_at(rows, depth, nodes) for depth, nodes in self.lineage.levels]
+            rows.bins[self] = np.stack([root, *levels], axis=1)
         return rows.bins[self]
 
     def _validate(self) -> None:
@@ -204,14 +206,12 @@ class BinMaps:
             rest[next((place[node] for node in ancestors if node in place), 0)] -= total[child]
         return np.maximum(rest, 0.0)
 
-    def _bins_at(self, rows: Rows, depth: int, maps: Ints) -> Ints:
-        if depth == 0:
-            return self._bins(rows, np.zeros(len(rows.confidence), dtype=np.int64))
+    def _bins_at(self, rows: Rows, depth: int, nodes: GroupIndex) -> Ints:
         if self.grouping is None or rows.groups is None:
             return np.full(len(rows.confidence), -1)
         codes = rows.leaves(self.grouping, depth if self.grouping.is_tree else None)
-        maps = maps[np.minimum(np.searchsorted(self.lineage.owner[maps], codes), len(maps) - 1)]
-        return np.where(self.lineage.owner[maps] == codes, self._bins(rows, maps), -1)
+        maps = nodes.find(codes)
+        return np.where(maps > 0, self._bins(rows, maps), -1)
 
     def _bins(self, rows: Rows, maps: Ints) -> Ints:
         h = rows.confidence if self.resolution is None else snap(rows.confidence, self.resolution)

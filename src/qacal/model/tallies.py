@@ -43,7 +43,7 @@ from qacal.records.reading import Batch, ReadAs
 from qacal.records.writers import atomic_file, plain_errors
 from qacal.tally.arrays import Ints, seven_decimals
 from qacal.tally.cells import SUMS
-from qacal.tally.table import coded, repeated_sums
+from qacal.tally.table import repeated_sums
 from qacal.tally.tally import DOCUMENTS, Tally, TallySum
 from qacal.thresholds.fit_record import CANDIDATES, MOST_QUESTIONS, FitRecord, at_candidates, lowest
 
@@ -200,7 +200,7 @@ def is_tally(path: str) -> bool:
 def count_column(batch: Batch, column: str, ids: Ids, resolution: float | None = None) -> Counted:
     """Count rows by confidence and the groups of a column."""
     options: dict[str, Any] = {"n_blocks": DOCUMENTS, "ids": batch.ids} if ids == "documents" else {}
-    groups = {column: coded(batch.column(column))}
+    groups = {column: batch.column(column)}
     tally = Tally.of(batch.confidence, batch.correct, groups=groups, resolution=resolution, **options)
     return count_rows({"certify": tally}, batch, None, ids)
 

@@ -23,7 +23,6 @@ from qacal.records.table import require_polars
 from qacal.tally.arrays import Hashes, as_written, seven_decimals
 from qacal.tally.cells import grid_steps
 from qacal.tally.ids import Repeats, id_hashes
-from qacal.tally.table import coded
 from qacal.tally.tally import Tally, TallySum
 
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ def plain_tally(
         if not ((h >= 0) & (h <= 1)).all():
             return None
         if len(rows):
-            labels = {name: coded(cells[key]) for name, key in zip(groups, keys, strict=True)}
+            labels = {name: cells[key] for name, key in zip(groups, keys, strict=True)}
             counted.add(Tally.of_counts(h, rows, cells["right"].to_numpy(), groups=labels, resolution=resolution))
         if counted.cells > MOST_CELLS:
             require_few(len(counted.total()), name)

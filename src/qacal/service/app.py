@@ -334,7 +334,8 @@ def _add_routes(app: FastAPI, service: Service) -> None:
 
         A result has the id by which to send the label later, the model and its version, and the evidence: `confidence`,
         `calibrated`, `low`, `high`, `group`, `source`, `rows`, `group_low`, `group_high`, `group_rows`, `alpha`,
-        `unlike`, `decision`, `threshold`, and `lacking` if the record lacks columns that the model reads. A record that cannot be calibrated has an `error` instead; others are not affected.
+        `unlike`, `decision`, `threshold`, and `lacking` if the record lacks columns that the model reads. A record
+        that cannot be calibrated has an `error` instead; others are not affected.
         """
         require_few(batch.items)
         return _json({"results": await service.calibrate(batch)})

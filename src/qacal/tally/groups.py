@@ -27,6 +27,7 @@ MAX_DEPTH = 20
 
 # A table of a million entries is still small; codes beyond it are searched.
 _LARGEST_TABLE = 2**20
+_MANY = 8192  # of so many texts polars finds the codes faster than Python
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ def as_grouping(values: ArrayLike | Paths | GroupColumn, length: int) -> GroupCo
         return _from_paths(values)
     if _is_text(values):
         require_length(values, length, "groups")
-        return _from_objects(values.to_list())
+        return _from_texts(values) if length >= _MANY else _from_objects(values.to_list())
     array = column_of_any(values, "groups")
     if array.ndim != 1:
         raise InputError(f"groups have shape {array.shape}; give one label per row, as a list or column.")
@@ -360,6 +361,15 @@ def _from_objects(values: list[Any]) -> GroupColumn:
     labels = _sorted_labels({value for value in values if value is not None})
     codes = {label: code for code, label in enumerate(labels)}
     return GroupColumn(np.array([codes.get(value, NO_GROUP) for value in values], dtype=np.int64), labels)
+
+
+def _from_texts(values: Any) -> GroupColumn:
+    """Return what :func:`_from_objects` does. Polars looks up the codes of its texts: Python sees each text once."""
+    texts = values.drop_nulls().unique()
+    found = _from_objects(texts.to_list())
+    if found.labels is None:
+        return GroupColumn(np.full(len(values), NO_GROUP))
+    return GroupColumn(values.replace_strict(texts, found.code, default=NO_GROUP).to_numpy(), found.labels)
 
 
 def _is_text(values: Any) -> bool:

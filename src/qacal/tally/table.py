@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from qacal.errors import InputError, counted
 from qacal.tally.arrays import unit_values
 from qacal.tally.cells import SUMS
-from qacal.tally.groups import NO_GROUP, GroupColumn, Paths, as_grouping, distinct
+from qacal.tally.groups import GroupColumn, Paths, as_grouping, distinct
 
 if TYPE_CHECKING:
     import polars as pl
@@ -114,7 +114,7 @@ def _partitions(table: pl.DataFrame) -> dict[str, GroupColumn]:
         name, _, part = column.rpartition(":")
         if part == "label":
             values = table[column]
-            columns[name] = as_grouping(coded(values) if values.dtype == pl.String else values.to_list(), table.height)
+            columns[name] = as_grouping(values if values.dtype == pl.String else values.to_list(), table.height)
         elif part == "path":
             _require_columns(table, (f"{name}:exit", f"{name}:depth"), f"{column} alone is not a tree")
             depth = int(_constant(_whole(table[f"{name}:depth"]), f"{name}:depth"))
@@ -122,20 +122,6 @@ def _partitions(table: pl.DataFrame) -> dict[str, GroupColumn]:
                 Paths(_whole(table[column]), _whole(table[f"{name}:exit"]), depth), table.height
             )
     return columns
-
-
-def coded(values: Any) -> Any:
-    """Return a column of texts of polars as codes, for which each text is looked at once; other columns as they are."""
-    import polars as pl
-
-    if not isinstance(values, pl.Series) or values.dtype != pl.String:
-        return values
-    distinct = values.drop_nulls().unique()
-    found = as_grouping(distinct.to_list(), len(distinct))
-    if found.labels is None:
-        return values
-    codes = values.replace_strict(distinct, found.code, default=NO_GROUP, return_dtype=pl.Int64)
-    return GroupColumn(codes.to_numpy(), found.labels)
 
 
 def _require_columns(table: pl.DataFrame, names: tuple[str, ...], reason: str) -> None:
