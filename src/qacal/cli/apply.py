@@ -130,10 +130,11 @@ def _run_job(
     from qacal.cluster.jobs import Job, model_files
     from qacal.cluster.running import run_job
 
+    began = monotonic()
     options.require_output_folder(output)
     with options.job_runs(*runs) as where:
         outcome = run_job(Job("apply", **settings, **model_files(model)), files, output, where)
     if json:
-        print(options.job_summary(outcome, output))
+        print(options.job_summary(outcome, began, output))
     else:
         options.tell_outcome(outcome, f"written to {output}", runs[2])

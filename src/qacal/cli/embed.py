@@ -40,12 +40,13 @@ def run(
     if options.is_job(files, engine, address):
         from qacal.cluster.running import run_job
 
+        began = monotonic()
         options.require_output_folder(output)
         how = options.job_reading(files, column, False, None, skip_bad_rows, max_bad)
         with options.job_runs(engine, address, skip_bad_rows) as where:
             outcome = run_job(Job("embed", embedder=embedder, into=into, **how), files, output, where)
         if json:
-            print(options.job_summary(outcome, output))
+            print(options.job_summary(outcome, began, output))
         else:
             options.tell_outcome(outcome, f"with vectors written to {output}", skip_bad_rows)
         return

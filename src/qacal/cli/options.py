@@ -360,10 +360,10 @@ def job_runs(engine: Any, address: str | None, skip_bad_rows: Path | None) -> It
             raise problem
 
 
-def job_summary(outcome: Outcome, output: str) -> str:
-    """Return what a job did, as JSON."""
+def job_summary(outcome: Outcome, began: float, output: str) -> str:
+    """Return what a job did, as JSON; `began` as in :func:`run_summary`."""
     parts = {"parts": len(outcome.parts), "done_before": outcome.old}
-    return json_text({"folder": output, "rows": outcome.rows, "bad_rows": outcome.bad, **parts})
+    return json_text(_account(outcome.rows, outcome.written, outcome.bad, began, output) | parts)
 
 
 def tell_outcome(outcome: Outcome, written: str, skip_bad_rows: Path | None) -> None:
@@ -392,7 +392,7 @@ def skipping(
     with atomic_file(skip_bad_rows) as path, path.open("wb") as file:
 
         def write(fault: Fault) -> None:
-            file.write(json_line({"place": fault.place, "problem": fault.problem, "row": fault.row}))
+            file.write(json_line(fault.as_row()))
 
         bad = BadRows(write)
         try:
@@ -506,13 +506,12 @@ def run_summary(reading: Reading | None, began: float, output: str, written: int
 
     counts = None if reading is None else reading.on_fault
     rows, bad = (counts.rows, counts.count) if isinstance(counts, BadRows) else (None, 0)
-    return {
-        "rows_read": rows,
-        "rows_written": written,
-        "bad_rows": bad,
-        "seconds": round(monotonic() - began, 3),
-        "output": output,
-    }
+    return _account(rows, written, bad, began, output)
+
+
+def _account(rows: int | None, written: int | None, bad: int, began: float, output: str) -> dict[str, Any]:
+    seconds = round(monotonic() - began, 3)
+    return {"rows_read": rows, "rows_written": written, "bad_rows": bad, "seconds": seconds, "output": output}
 
 
 def open_output(output: str, rows: File) -> AbstractContextManager[Writer]:

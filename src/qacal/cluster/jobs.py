@@ -158,11 +158,12 @@ class Worker:
                 warnings.simplefilter("always", QacalWarning)
                 output = self._output(part, reading)
             notes = [str(one.message) for one in caught if issubclass(one.category, QacalWarning)]
-            rows = [{"place": fault.place, "problem": str(fault), "row": fault.row} for fault in faults]
+            rows = [fault.as_row() for fault in faults]
             result = {"rows": part.rows, "bad": bad.count, "notes": notes, "faults": rows}
             if keeps and isinstance(output, Counted):
                 return {**result, "part": part.output, "counted": output}
             frame, more = (output.to_frame(), output.metadata()) if isinstance(output, Counted) else (output, {})
+            result["written"] = frame.height
             part.write(frame, job.key, result, more)
         except (InputError, OSError) as error:
             return {"part": part.output, "error": str(error)}
@@ -261,8 +262,9 @@ class Worker:
         if source.is_unlabelled():
             return
         if self._model is None:  # numbers and groups fit into memory at once; texts and their vectors come in batches
-            names = [reading.name(name) for name in ("correct", *columns)]
-            names += [*self._identity(reading), *reading.columns.values()]
+            needed = [reading.name(name) for name in ("correct", *columns)] + [*reading.columns.values()]
+            # If one is missing, all are read, so that the error can name those that there are.
+            names = [*needed, *self._identity(reading)] if rows.has(needed) else None
             source = replace(source, columns=names, batch_rows=None)
         yield from read(source, reading, needs_labels=True, **needs)
 

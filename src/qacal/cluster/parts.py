@@ -78,6 +78,11 @@ class Part:
                 scan = scan.select([name for name in dict.fromkeys(columns) if name in names])
             return scan.collect()
 
+    def has(self, columns: Sequence[str]) -> bool:
+        """Return whether the file has all these columns."""
+        with readable(self.path):
+            return {*columns} <= {*self.scan().collect_schema().names()}
+
     def pieces(self) -> Iterator[Part]:
         """Yield the part in pieces of at most `PART_ROWS` rows."""
         for first in range(self.first, self.first + self.rows, PART_ROWS):

@@ -62,13 +62,14 @@ class Where:
 class Outcome:
     """What a job did.
 
-    rows, bad : of all parts.
+    rows, written, bad : of all parts; `written` are rows of outputs.
     old : the parts that an earlier run had done.
     counted : the cells of a tally that has a single part, if they are not in a file.
     """
 
     parts: list[Part]
     rows: int = 0
+    written: int = 0
     bad: int = 0
     old: int = 0
     notes: list[str] = field(default_factory=list)
@@ -103,6 +104,7 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
             errors[part.path] = result["error"]
             continue
         outcome.rows += result["rows"]
+        outcome.written += result.get("written", 0)
         outcome.bad += result["bad"]
         outcome.old += bool(result.get("is_old"))
         outcome.notes += result.get("notes", ())
@@ -113,15 +115,18 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
     if len(distinct) > _MOST_NOTES:
         warnings.warn(f"{len(distinct) - _MOST_NOTES:,} more notes of other parts.", QacalWarning, stacklevel=2)
     if errors:
-        raise _problems(errors, len({part.path for part in parts} | {*errors}))
+        is_whole = job.kind in ("tally", "sample")
+        raise _problems(errors, len({part.path for part in parts} | {*errors}), is_whole=is_whole)
     return outcome
 
 
-def _problems(errors: dict[str, str], files: int) -> InputError:
-    texts = [text if path in text else f"{path}: {text}" for path, text in errors.items()]
-    listed = "\n".join(f"  {text}" for text in texts[:_MOST_LINES])
+def _problems(errors: dict[str, str], files: int, *, is_whole: bool) -> InputError:
+    """Say which files have errors; `is_whole` if the job has one result for all files."""
+    texts = [text if text.startswith(path) else f"{path}: {text}" for path, text in errors.items()]
+    listed = "\n".join(f"  {text}".replace("\n", "\n  ") for text in texts[:_MOST_LINES])
     more = f"\n  and {len(texts) - _MOST_LINES:,} more" if len(texts) > _MOST_LINES else ""
-    rest = "All others are done. Fix or remove these, and start the command again: it does only what is left."
+    waits = ", but the result needs all files, and is not written" if is_whole else ""
+    rest = f"All others are done{waits}. Fix or remove these, and start the command again: it does only what is left."
     which = "The file" if files == 1 else f"{len(texts):,} of {files:,} files"
     return InputError(f"{which} could not be done:\n{listed}{more}" + (f"\n{rest}" if files > len(texts) else ""))
 

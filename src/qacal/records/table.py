@@ -49,6 +49,10 @@ class Fault:
     def __str__(self) -> str:
         return f"{self.origin} {self.place}: {self.problem}"
 
+    def as_row(self) -> dict[str, Any]:
+        """Return it as a row of a file of bad rows."""
+        return {"place": self.place, "file": self.origin, "problem": self.problem, "row": self.row}
+
 
 @dataclass(frozen=True, eq=False)
 class Table(ABC):
