@@ -32,7 +32,7 @@ def test_an_alarm_is_exit_code_3_and_fits_into_80_columns(folder, monkeypatch):
     code, out, _ = run("watch", folder / "model", folder / "worse.jsonl")
     assert code == 3
     assert "Alarm after" in out
-    assert "Fit a new model" in out
+    assert "fit a new model" in out
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.lstrip().startswith("group law") and line.split()[-1].isdigit() for line in lines)

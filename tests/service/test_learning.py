@@ -184,7 +184,7 @@ def test_mistakes_are_named(folder, tmp_path):
     code, _, said = run("label-next", folder, "--store", url, "--name", "other", "-n", 5, "-o", "to_label.csv")
     assert (code, "name it to_label.json." in " ".join(said.split())) == (2, True)
     store = Store(url)
-    assert store.unlabelled_draws("other") == 0
+    assert not store.unlabelled_draws("other")
     store.close()
 
 
@@ -197,6 +197,11 @@ def test_what_was_drawn_can_be_sent_as_it_is(folder, url, tmp_path):  # noqa: F8
     assert code == 0, said
     content = json.loads(file.read_text(encoding="utf-8"))
     assert len(content["items"]) == 40
+    # A file that may have labels is never written over, and what was drawn can be had again.
+    code, _, said = run("label-next", folder, "--store", url, "-n", 40, "-o", file)
+    assert (code, "exists, and may have labels" in " ".join(said.split())) == (2, True)
+    code, out, said = run("label-next", folder, "--store", url, "--again")
+    assert (code, json.loads(out), "40 answers are drawn" in said) == (0, content, True)
     for item in content["items"]:
         assert item["question"] == served[item["id"]]["question"]
         assert (item["correct"], item["source"], item["probability"]) == (None, "audit", pytest.approx(0.1))
@@ -206,6 +211,8 @@ def test_what_was_drawn_can_be_sent_as_it_is(folder, url, tmp_path):  # noqa: F8
     assert all(one.get("stored") for one in reply)
     again = json.loads(ok("label-next", folder, "--store", url, "-n", 40))
     assert not {one["id"] for one in again["items"]} & {one["id"] for one in content["items"]}
+    assert json.loads(ok("label-next", folder, "--store", url, "--again")) == again
+    assert "--again goes with --store" in run("label-next", folder, file, "--again")[2]
 
 
 def test_every_answer_has_the_same_chance(folder, tmp_path):

@@ -377,7 +377,7 @@ class TestStore:
             assert found[one["id"]]["drawn_probability"] == pytest.approx(expected)
         assert found[rows[10]["id"]]["drawn_probability"] is None
         assert sum(one["drawn_time"] is not None for one in found.values()) == 5
-        assert store.unlabelled_draws("m") == 5
+        assert len(store.unlabelled_draws("m")) == 5
         with pytest.raises(InputError, match="5 answers of 'm' to draw from"):
             store.draw("m", 6, lambda pool: [])
 
@@ -407,7 +407,7 @@ class TestStore:
         assert "was not drawn" in str(refused)
         (found,) = store.rows(labelled=True)
         assert (found["label_source"], found["label_probability"]) == ("audit", 0.5)
-        assert store.unlabelled_draws("m") == 0
+        assert not store.unlabelled_draws("m")
 
     def test_a_store_that_cannot_keep_up_loses_answers_and_does_not_wait(self, store, url, monkeypatch):
         monkeypatch.setattr(module, "_MOST_WAITING", 10)

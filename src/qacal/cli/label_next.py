@@ -22,6 +22,10 @@ def run(
         typer.Option(help="Another seed draws other rows. Default: 0; with --store a new one for each draw."),
     ] = None,
     store: options.StoreOrFile = None,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="With --store: no new draw, but all that was drawn and has no label yet."),
+    ] = False,
     name: options.ServedName = None,
     since: options.Since = None,
     allow_other_source: options.AllowOtherSource = None,
@@ -55,15 +59,19 @@ def run(
 
     With --store, it draws from what qacal serve stored: answers of the model that were not drawn before, with or
     without volunteered labels. It writes JSON for /v1/feedback, with a null for each label to fill in. The chance that
-    each answer had is stored, too; qacal watch and qacal refit read it. Label all that was drawn.
+    each answer had is stored, too; qacal watch and qacal refit read it. Label all that was drawn: --again writes those
+    that have no label yet once more. Draw all at once if you can: answers of later draws have other chances, and only
+    as many certify as give all answers the same one.
 
     \b
         qacal label-next model --store sqlite:///qacal-served.db -n 100 -o to_label.json
         curl http://127.0.0.1:8321/v1/feedback -H 'content-type: application/json' -d @to_label.json
     """
     options.require_one_source(file, store, name, since)
+    if again and store is None:
+        raise typer.BadParameter("--again goes with --store.")
     if store is not None:
-        _draw_served(model, store, output, n, seed, name, options.seconds(since), json=json)
+        _draw_served(model, store, output, None if again else n, seed, name, options.seconds(since), json=json)
         return
     assert file is not None
     from qacal.model.labelling import tables_to_label
@@ -90,9 +98,20 @@ def run(
 
 
 def _draw_served(
-    model: str, store: str, output: str, n: int, seed: int | None, name: str | None, since: float | None, *, json: bool
+    model: str,
+    store: str,
+    output: str,
+    n: int | None,
+    seed: int | None,
+    name: str | None,
+    since: float | None,
+    *,
+    json: bool,
 ) -> None:
-    """Draw from a store, and write what to send to /v1/feedback when labels are filled in."""
+    """Write what to send to /v1/feedback when labels are filled in.
+
+    n : answers to draw; None for all that were drawn before and have no label.
+    """
     from qacal.records.writers import is_stream
     from qacal.service.learning import draw_answers, feedback_of, name_in, opened
 
@@ -102,21 +121,30 @@ def _draw_served(
             named = Path(output).with_suffix(".json")
             raise typer.BadParameter(f"answers of a store are written as JSON for /v1/feedback; name it {named}.")
         options.require_folder(output)
+        if Path(output).exists():
+            raise typer.BadParameter(f"{output} exists, and may have labels. Name another file with -o, or remove it.")
     with opened(store) as rows:
-        drawn = draw_answers(rows, name_in(rows, model, name), n, seed=seed, since=since)
+        served = name_in(rows, model, name)
+        if n is None:
+            drawn = rows.unlabelled_draws(served, since)
+        else:
+            drawn = draw_answers(rows, served, n, seed=seed, since=since)
     text = options.json_text({"items": [feedback_of(row) for row in drawn]})
     if is_stream(output):
         print(text)
     else:
         Path(output).write_text(f"{text}\n", encoding="utf-8")
     if json:
-        print(options.json_text({"file": output, "rows": n}))
-    elif not is_stream(output):
+        print(options.json_text({"file": output, "rows": len(drawn)}))
+    elif is_stream(output):
+        options.note(f"{counted(len(drawn), 'answer is', 'answers are')} drawn; to see them again: --again.")
+    else:
         options.note(
-            f"{counted(n, 'answer')} written to {output}. Replace null by 0 or 1 in all of them (correct), and send:\n"
+            f"{counted(len(drawn), 'answer')} written to {output}. Replace null by 0 or 1 in all of them (correct), "
+            "and send (if the service has this address):\n"
             f"    curl http://127.0.0.1:8321/v1/feedback -H 'content-type: application/json' -d @{quote(output)}"
         )
-    if all(row["record"] is None for row in drawn):
+    if drawn and all(row["record"] is None for row in drawn):
         options.note(
             "The store has no texts of these answers (qacal serve --store-text); own_id is the id of their record."
         )

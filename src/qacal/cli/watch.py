@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -119,6 +120,7 @@ def _of_store(
         served, after = name_in(rows, model, name), options.seconds(since)
         volunteered = rows.volunteered(served, version, after)
         found = bets(loaded, rows.bets(served, version, after), volunteered, alpha)
+        unlabelled = len(rows.unlabelled_draws(served, after))
         latest = [*rows.rows(model=served, version=version, columns=SERVED, latest=LATEST)]
     upstream = upstream_signal([row["upstream_model"] for row in latest])
     if upstream is not None:
@@ -130,16 +132,33 @@ def _of_store(
         if isinstance(part, InputError):
             raise InputError(f"{'' if value is None else f'{value}: '}{part}")
         out[value] = replace(part[0], signals=signals_of(loaded, value, latest))
+        if (labels := part[0].broken_after) is not None:
+            when = datetime.fromtimestamp(part[1][labels - 1], UTC)
+            # Without the URL of the store, which may have a password.
+            notes.append(
+                f"The label that raised the alarm came on {when:%Y-%m-%d at %H:%M} UTC. For a new version of the "
+                "model, from labels of answers since the change:\n"
+                f"    qacal refit {quote(model)} --store URL --since DAY"
+            )
+    if unlabelled:
+        answers = counted(unlabelled, "answer was", "answers were")
+        notes.append(f"{answers} drawn for labelling and not labelled yet (qacal label-next --again).")
     if not any(watch.labels for watch in out.values()):
         notes.append("No answer of this version has a label of an audit yet: qacal label-next --store draws some.")
     return out, notes
 
 
 def _print(watch: Watch, title: str, show_all: bool) -> None:
-    shown = watch.intervals if show_all else watch.intervals[: max(_SHOWN, len(watch.broken))]
-    header = ("interval", "promised", "seen", "labels", "evidence", "broken after")
-    options.show_table(f"{title}{watch.headline}", header, [_line(interval) for interval in shown])
-    for text in _notes(watch, len(watch.intervals) - len(shown)):
+    if watch.labels:
+        shown = watch.intervals if show_all else watch.intervals[: max(_SHOWN, len(watch.broken))]
+        header = ("interval", "promised", "seen", "labels", "evidence", "broken after")
+        options.show_table(f"{title}{watch.headline}", header, [_line(interval) for interval in shown])
+        if hidden := len(watch.intervals) - len(shown):
+            options.show(f"{counted(hidden, 'more interval')} with less evidence: --all.")
+        options.show("Evidence: what a stake of 1 against the interval has become; by chance, 100 once in a hundred.")
+    else:
+        options.show(f"{title}{watch.headline}")
+    for text in _notes(watch):
         options.show(text)
 
 
@@ -154,11 +173,9 @@ def _line(interval: Watched) -> tuple[str, ...]:
     )
 
 
-def _notes(watch: Watch, hidden: int) -> list[str]:
+def _notes(watch: Watch) -> list[str]:
     """Return which rows were used, and what has changed."""
     out = []
-    if hidden:
-        out.append(f"{counted(hidden, 'more interval')} with less evidence: --all.")
     if watch.documents is not None:
         out.append(
             f"Some ids have several rows: {watch.documents:,} documents count, each once for each interval, with the "
@@ -177,5 +194,5 @@ def _notes(watch: Watch, hidden: int) -> list[str]:
         out.append(f"{labels} no alarm: without a probability, nobody knows how answers were chosen.")
     out += [f"{'Changed: ' if signal.is_notable else ''}{signal.text}" for signal in watch.signals]
     if watch.is_alarm:
-        out.append("Fit a new model with labels of these answers; the old intervals do not hold for them.")
+        out.append("The intervals do not hold for these answers: fit a new model with labels of them.")
     return out

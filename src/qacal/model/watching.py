@@ -92,8 +92,10 @@ class Watch:
             return f"No alarm after {labels}: nothing says that the {len(self.intervals)} intervals do not hold."
         if not self.broken:
             return f"Alarm after {self.broken_after:,} of {labels}: some interval is broken, it is not clear which."
-        names = counted(len(self.broken), "interval is", "intervals are")
-        return f"Alarm after {self.broken_after:,} of {labels}: {names} broken, first {self.broken[0].name}."
+        names, first = counted(len(self.broken), "interval is", "intervals are"), self.broken[0]
+        # All bets together may tell that something is broken before those on one interval do.
+        when = "" if first.broken_after == self.broken_after else f" (after {first.broken_after:,})"
+        return f"Alarm after {self.broken_after:,} of {labels}: {names} broken, first {first.name}{when}."
 
 
 def watch(

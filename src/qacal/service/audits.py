@@ -132,16 +132,16 @@ def draw(
     ]
 
 
-def unlabelled_draws(connection: Any, model: str, since: float | None) -> int:
-    """Return how many answers were drawn for labelling and have no label of an audit."""
-    query = sa.select(sa.func.count()).where(
+def unlabelled_draws(connection: Any, model: str, since: float | None) -> list[Any]:
+    """Return the rows of answers that were drawn for labelling and have no label of an audit."""
+    query = sa.select(answers).where(
         answers.c.model == model,
         answers.c.drawn_time.is_not(None),
         answers.c.label_source.is_distinct_from("audit"),
     )
     if since is not None:
         query = query.where(answers.c.time >= since)
-    return int(connection.execute(query).scalar_one())
+    return [*connection.execute(query.order_by(answers.c.id)).mappings()]
 
 
 def _portions(ids: list[str]) -> Iterator[list[str]]:

@@ -264,10 +264,10 @@ class Store:
         with reported(), self._engine.connect() as connection:
             return sorted(connection.execute(names).scalars())
 
-    def unlabelled_draws(self, model: str, since: float | None = None) -> int:
-        """Return how many answers were drawn for labelling and have no label of an audit."""
+    def unlabelled_draws(self, model: str, since: float | None = None) -> list[dict[str, Any]]:
+        """Return the answers that were drawn for labelling and have no label of an audit."""
         with reported(), self._engine.connect() as connection:
-            return audits.unlabelled_draws(connection, model, since)
+            return [_with_group(row) for row in audits.unlabelled_draws(connection, model, since)]
 
     def bets(self, model: str, version: str, since: float | None = None) -> list[dict[str, Any]]:
         """Return the labels of audits of a version in the order in which they came, also of answers that are deleted.
