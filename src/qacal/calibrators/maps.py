@@ -45,11 +45,6 @@ class Lineage:
     levels: list[tuple[int, GroupIndex]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        places = [(depth, np.flatnonzero(self.depth == depth)) for depth in np.unique(self.depth).tolist() if depth]
-        levels = [(depth, GroupIndex(self.owner[nodes], nodes)) for depth, nodes in places]
-        object.__setattr__(self, "levels", levels)
-
-    def _validate(self) -> None:
         is_root = self.depth[0] == 0 and self.owner[0] == NO_GROUP
         require(bool(is_root), "the first node must be the root, and is not.")
         is_below = np.diff(self.depth) > 0
@@ -60,6 +55,9 @@ class Lineage:
             bool((self.directory.entries < len(self.depth)).all()),
             "a group uses the map of a node that does not exist.",
         )
+        places = [(depth, np.flatnonzero(self.depth == depth)) for depth in np.unique(self.depth).tolist() if depth]
+        levels = [(depth, GroupIndex(self.owner[nodes], nodes)) for depth, nodes in places]
+        object.__setattr__(self, "levels", levels)
 
     def require_of(self, column: GroupColumn | None, max_depth: int | None = None) -> None:
         """Raise for nodes that :func:`lineage` cannot have made for these groups."""
@@ -130,11 +128,13 @@ class BinMaps:
 
         An ancestor's interval is about all rows of the ancestor, including those of groups with a map of their own.
         """
-        if self not in rows.bins:
-            root = self._bins(rows, np.zeros(len(rows.confidence), dtype=np.int64))
-            levels = [self._bins_at(rows, depth, nodes) for depth, nodes in self.lineage.levels]
-            rows.bins[self] = np.stack([root, *levels], axis=1)
-        return rows.bins[self]
+        if self not in rows.found:
+            out = np.empty((len(rows.confidence), 1 + len(self.lineage.levels)), dtype=np.int64)
+            out[:, 0] = self._bins(rows, np.zeros(len(out), dtype=np.int64))
+            for at, (depth, nodes) in enumerate(self.lineage.levels, 1):
+                out[:, at] = self._bins_at(rows, depth, nodes)
+            rows.found[self] = out
+        return rows.found[self]
 
     def _validate(self) -> None:
         """Raise for maps that no fit can have made: then lookups stay within a map, and values are in [0, 1]."""
