@@ -39,8 +39,8 @@ class Rows:
     tie: Hashes | None
     answer: Floats | None = None
     confidence: Floats = field(init=False)
-    # The bins of these rows, by the maps that found them: an answer and its cells are asked for one after the other.
-    bins: dict[Any, Ints] = field(init=False, default_factory=dict)
+    # Bins by the maps that found them, and groups by column and depth: several things are asked about the same rows.
+    found: dict[Any, Ints] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "confidence", seven_decimals(self.exact))
@@ -49,7 +49,9 @@ class Rows:
         """Return each row's group in the codes of the fit, `NO_GROUP` for unknown groups."""
         if fitted is None or self.groups is None:
             return np.full(len(self.confidence), NO_GROUP)
-        return fitted.encode(self._grouping, len(self.confidence)).leaves(max_depth)
+        if (fitted, max_depth) not in self.found:
+            self.found[fitted, max_depth] = fitted.encode(self._grouping, len(self.confidence)).leaves(max_depth)
+        return self.found[fitted, max_depth]
 
     @cached_property
     def _grouping(self) -> GroupColumn:
@@ -378,7 +380,7 @@ def feature_values(confidence: Floats, feature: Feature) -> Floats:
     if feature == "confidence":
         return confidence
     if feature == "logit":
-        inside = np.clip(confidence, LOGIT_CUT, 1 - LOGIT_CUT)
+        inside = np.minimum(np.maximum(confidence, LOGIT_CUT), 1 - LOGIT_CUT)
         return np.asarray(np.log(inside / (1 - inside)))
     raise InputError(f'feature is {feature!r}; expected "confidence" or "logit".')
 

@@ -83,6 +83,7 @@ class MarginMaps:
     below, above : how far an interval reaches from an answer of the band.
     cut : `Cells.cut`, for new intervals of the same bands; zeros for none.
     curves : the answers; None if they are scores, which come with the rows.
+    moves : for each band, the line that moves its mean answer by `shift`: towards 1 or 0, and not beyond.
     """
 
     cells: BinMaps
@@ -91,6 +92,15 @@ class MarginMaps:
     above: Annotated[Floats, Axes("bands"), Between(0, 1)]
     cut: Annotated[Floats, Axes("bands"), Between(-1, 1)]
     curves: TreeMaps | None
+    moves: tuple[Floats, Floats] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        bands = int(self.cells.offset[1])
+        require(len(self.shift) == bands, f"there are {bands} bands and {len(self.shift)} shifts.")
+        mean = np.clip(self.cells.value[:bands] - self.shift, 0.0, 1.0)
+        up = np.maximum(self.shift, 0.0) / np.where(mean < 1, 1 - mean, 1.0)
+        down = np.maximum(-self.shift, 0.0) / np.where(mean > 0, mean, 1.0)
+        object.__setattr__(self, "moves", (up, 1 - up - down))
 
     @property
     def grouping(self) -> GroupColumn | None:
@@ -138,15 +148,6 @@ class MarginMaps:
             answer = rows.confidence if rows.answer is None else rows.answer
         intercept, slope = self.moves
         return np.minimum(np.maximum(intercept[band] + slope[band] * answer, 0.0), 1.0)
-
-    @property
-    def moves(self) -> tuple[Floats, Floats]:
-        """For each band, the line that moves its mean answer by `shift`: towards 1 or 0, and not beyond."""
-        bands = len(self.shift)
-        mean = np.clip(self.cells.value[:bands] - self.shift, 0.0, 1.0)
-        up = np.maximum(self.shift, 0.0) / np.where(mean < 1, 1 - mean, 1.0)
-        down = np.maximum(-self.shift, 0.0) / np.where(mean > 0, mean, 1.0)
-        return up, 1 - up - down
 
     @property
     def planned(self) -> Cells:
@@ -200,8 +201,6 @@ class MarginMaps:
         return {"alpha": self.certificate.alpha}
 
     def _validate(self) -> None:
-        bands = int(self.cells.offset[1])
-        require(len(self.shift) == bands, f"there are {bands} bands and {len(self.shift)} shifts.")
         one_each = np.array_equal(np.diff(self.cells.offset)[1:], np.ones(len(self.cells.offset) - 2))
         require(one_each, "the interval of a group must be one, for all probabilities.")
         is_conditional = self.certificate.kind == "conditional"

@@ -434,8 +434,11 @@ def _groups(served: Served) -> dict[str, Any]:
     return {"name": served.name, "version": served.version, "groups": groups}
 
 
+_encoded = json.JSONEncoder(allow_nan=False).encode
+
+
 def _json(content: dict[str, Any]) -> Response:
-    return Response(json.dumps(content, allow_nan=False), media_type="application/json")
+    return Response(_encoded(content), media_type="application/json")
 
 
 def _for_callers(message: str) -> str:

@@ -116,7 +116,7 @@ class Guard:
                 is_streaming = (b"content-type", b"text/event-stream") in message["headers"]
             elif not message.get("more_body", False):
                 is_streaming = False
-            if not clock.expired():  # a long stream is no slow one
+            if is_streaming and not clock.expired():  # a long stream is no slow one
                 clock.reschedule(asyncio.get_running_loop().time() + limit)
             await send(message)
 

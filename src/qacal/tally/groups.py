@@ -85,11 +85,10 @@ class GroupColumn:
 
     def leaves(self, max_depth: int | None = None) -> Ints:
         """Return the finest group of each row, or its group at `max_depth`; `NO_GROUP` for rows that left the tree."""
-        if max_depth is not None:
-            return self.at_depth(max_depth).leaves()
-        if self.depth is None or self.exit is None:
+        if max_depth is None and self.depth is None:
             return self.code
-        return np.where(self.exit > self.depth, self.code, NO_GROUP)
+        exits, full, depth = self._tree(max_depth)
+        return np.where(exits > depth, self.code >> (full - depth), NO_GROUP)
 
     def distinct(self) -> GroupColumn:
         """Return the groups, each once and in order.
@@ -124,11 +123,16 @@ class GroupColumn:
 
     def at_depth(self, depth: int) -> GroupColumn:
         """Return a tree's column cut at a depth."""
+        exits, full, depth = self._tree(depth)
+        return GroupColumn(self.code >> (full - depth), None, np.minimum(exits, depth + 1), depth)
+
+    def _tree(self, depth: int | None) -> tuple[Ints, int, int]:
+        """Return a tree's exits and depth, and the depth that is asked for; None asks for all of it."""
         if self.depth is None or self.exit is None:
             raise InputError("These groups are a flat column; only a tree (Paths) has depths.")
-        if not 0 <= depth <= self.depth:
+        if depth is not None and not 0 <= depth <= self.depth:
             raise InputError(f"depth is {depth}; this tree has depths 0 to {self.depth}.")
-        return GroupColumn(self.code >> (self.depth - depth), None, np.minimum(self.exit, depth + 1), depth)
+        return self.exit, self.depth, self.depth if depth is None else depth
 
     def label(self, code: int) -> Any:
         """Return the label of a code; None for `NO_GROUP`."""
@@ -332,16 +336,16 @@ def _from_paths(paths: Paths) -> GroupColumn:
         at = int(np.argmax(wrong))
         raise InputError(f"path[{at}] is {path[at]}; a tree of depth {paths.depth} has paths below {2**paths.depth}.")
     # Turns after the exit mean nothing; without them, equal places have equal codes.
-    kept = np.clip(exits - 1, 0, paths.depth)
-    drop = paths.depth - kept
-    return GroupColumn((path >> drop) << drop, None, np.clip(exits, 0, paths.depth + 1), paths.depth)
+    exits = np.minimum(np.maximum(exits, 0), paths.depth + 1)
+    drop = paths.depth + 1 - np.maximum(exits, 1)
+    return GroupColumn((path >> drop) << drop, None, exits, paths.depth)
 
 
 def _whole(values: Any, name: str) -> Ints:
     array = np.asarray(values)
     if array.ndim != 1 or (len(array) > 0 and array.dtype.kind not in "iu"):
         raise InputError(f"{name} is {shown(values)}; expected a column of whole numbers.")
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=False)
 
 
 def _from_objects(values: list[Any]) -> GroupColumn:

@@ -29,6 +29,7 @@ FAR = 0.99
 # 14. On held-out rows of the same sets it costs .0003.
 _NEAR = 0.9
 _LEAST_WEIGHT = 0.5
+_WEIGHTS = np.array([_NEAR, FAR]), np.array([1.0, _LEAST_WEIGHT])
 
 # The share of the rows that define the distance; the others give the ranks.
 _DEFINING = 0.7
@@ -97,4 +98,4 @@ def fit_likeness(blocks: list[Floats]) -> Likeness | None:
 
 def weight_of_signals(unlike: Floats) -> Floats:
     """Return how much signals count beside the pooled map: texts and columns of far rows say less than they seem to."""
-    return np.interp(unlike, [_NEAR, FAR], [1.0, _LEAST_WEIGHT])
+    return np.asarray(np.interp(unlike, *_WEIGHTS))

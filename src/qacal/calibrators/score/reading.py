@@ -187,11 +187,14 @@ class ScoreReader:
         known = {"confidence": seven_decimals(stated)} | {
             name: seven_decimals(columns[name]) for signals in self._signals for name in signals.confidences
         }
+        confidences = {signals.confidences: known["confidence"][:, None] for signals in self._signals}
+        for names in confidences:
+            if names:
+                confidences[names] = np.column_stack([known[name] for name in ("confidence", *names)])
         out = []
         for signals in self._signals:
-            confidences = np.column_stack([known[name] for name in ("confidence", *signals.confidences)])
             others = {name: columns[name] for name in signals.columns if name not in known}
-            out.append(signals.column_inputs(confidences, others))
+            out.append(signals.column_inputs(confidences[signals.confidences], others))
         return out
 
     def _without(self, names: frozenset[str]) -> _Fitted:

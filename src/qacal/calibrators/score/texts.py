@@ -104,6 +104,8 @@ class Texts:
     def of(texts: Sequence[str]) -> Texts:
         texts = [text if text.isascii() else _composed(text) for text in texts]
         portions = [_Portion.of(texts[first:last]).read(first) for first, last in _portions(texts)]
+        if len(portions) == 1:
+            return Texts(*portions[0])
         if not portions:
             return Texts(np.empty((0, len(FORM))), np.empty(0, np.int64), np.empty(0, np.uint64))
         form, rows, words = (np.concatenate(part) for part in zip(*portions, strict=True))
