@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from qacal.calibrators.score.learned import LearnedScore
 
 _ROWS = 512
+_MOST_THREADS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +125,9 @@ class ScoreReader:
 
         if len(portions) == 1:
             return found(portions[0])
-        with one_thread(waits=False):  # for small matrices, threads take more of the processor and no less time
-            return [_joined(of_score) for of_score in zip(*map(found, portions), strict=True)]
+        # Threads work on portions of their own: those of linear algebra would share one small matrix, and take longer.
+        with one_thread(waits=False), ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS)) as threads:
+            return [_joined(of_score) for of_score in zip(*threads.map(found, portions), strict=True)]
 
     def _portion(
         self,
