@@ -6,14 +6,16 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from html import escape
-from typing import Annotated, Any, Literal
+from inspect import signature
+from typing import Annotated, Any, Literal, cast
 from uuid import uuid4
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
@@ -253,6 +255,37 @@ class Service:
                 raise InputError(f"{name[:40]!r} has {len(value):,} characters; at most {most:,} are accepted.")
 
 
+class _JsonRoute(APIRoute):
+    """A route that takes a JSON object: it checks the body at once.
+
+    FastAPI's general way to the arguments of a route takes a third of the time of a request around the model. Other
+    routes take that way; the OpenAPI document and the errors are the same.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        bodies, endpoint = self.dependant.body_params, self.endpoint
+        if not bodies or len(signature(endpoint).parameters) > 1:
+            return super().get_route_handler()
+        model: Any = bodies[0].field_info.annotation
+
+        async def handle(request: Request) -> Response:
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if not (kind.startswith("application/") and kind.endswith(("/json", "+json"))):
+                raise RefusedError(415, "wrong_content_type", NOT_JSON)
+            try:
+                content = model.model_validate(await request.json())
+            except json.JSONDecodeError as error:
+                raise RefusedError(422, "invalid_request", _not_json(error.msg, error.pos)) from None
+            except UnicodeDecodeError as error:
+                raise RefusedError(422, "invalid_request", _not_json("no UTF-8", error.start)) from None
+            except ValidationError as error:
+                problems = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+                raise RequestValidationError(problems) from None
+            return cast(Response, await endpoint(content))
+
+        return handle
+
+
 def create_app(settings: Settings) -> FastAPI:
     """Return the application; its state has the :class:`Service`, which is closed when the application stops."""
     service = Service(settings)
@@ -274,6 +307,7 @@ def create_app(settings: Settings) -> FastAPI:
         responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
     )
     app.state.service = service
+    app.router.route_class = _JsonRoute
     app.add_middleware(Guard, settings=settings, telemetry=service.telemetry)
     _handle_errors(app)
     _add_routes(app, service)
@@ -302,7 +336,7 @@ def _handle_errors(app: FastAPI) -> None:
             return JSONResponse(_error("wrong_content_type", NOT_JSON), 415)
         first = error.errors()[0]
         if first["type"] == "json_invalid":
-            problem = f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}."
+            problem = _not_json(first["ctx"]["error"], first["loc"][-1])
             return JSONResponse(_error("invalid_request", problem), 422)
         where, problem = ".".join(map(str, first["loc"][1:])), first["msg"]
         return JSONResponse(_error("invalid_request", f"{where or 'the body'}: {problem}."), 422)
@@ -451,6 +485,10 @@ def _for_callers(message: str) -> str:
     first, *others = message.split(". ")
     kept = [first, *(part for part in others if " --" not in part and "(in Python" not in part)]
     return f"{'. '.join(kept).rstrip('.')}."
+
+
+def _not_json(problem: str, place: int) -> str:
+    return f"the body is not JSON: {problem} at character {place}."
 
 
 def _error(code: str, message: str) -> dict[str, Any]:
