@@ -36,7 +36,8 @@ def second():
     ok.append(True)
 
 ok = []
-assert threads() == {2}, threads()
+if threads() != {2}:
+    raise SystemExit(77)
 thread = Thread(target=second)
 with one_thread():
     thread.start()
@@ -57,4 +58,6 @@ assert threads() == {2}, threads()
 def test_libraries_use_one_thread_and_then_as_many_as_before(program):
     env = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=env)
+    if done.returncode == 77:
+        pytest.skip("numpy's linear algebra has one thread here, or cannot be limited")
     assert not done.returncode, done.stderr

@@ -9,10 +9,11 @@ from contextlib import suppress
 import pytest
 
 CHILD = """
-import multiprocessing, os, sys
+import multiprocessing, os, sys, threading
 import pandas as pd
 import polars as pl
 from qacal import Column, QABinning, QACalibrator, QacalError
+from qacal.partitions.base import one_thread
 from qacal.records import files, table
 
 table._PATIENCE = 0.5
@@ -28,6 +29,7 @@ odd = frame.with_columns(confidence=pl.Series([7.0, *frame["confidence"].to_list
 frame.write_parquet("rows.parquet")
 frame.write_ndjson("rows.jsonl")
 expected = [row["calibrated"] for row in model.calibrate(rows)]
+many = pl.DataFrame(rows * 25)  # of so many texts, threads of polars find the codes
 assert frame.select(pl.col("confidence").sum()).item()  # threads of polars run now, if they did not before
 
 
@@ -35,6 +37,9 @@ def answers(number):
     bad = {"confidence": 7}
     assert [row["calibrated"] for row in model.calibrate(rows)] == expected
     assert model.calibrate(frame)["calibrated"].to_list() == expected
+    assert model.calibrate(many)["calibrated"].to_list() == expected * 25
+    with one_thread():  # a thread of the parent is inside, too
+        pass
     assert model.calibrate(pandas)["calibrated"].to_list() == expected
     assert [row for table in files.open_file("rows.jsonl").batches() for row in table.rows()] == rows
     assert model.calibrate([*rows, bad], on_fault=lambda fault: None)[-1]["calibrated"] is None
@@ -51,8 +56,20 @@ def answers(number):
     return said
 
 
+inside, done = threading.Event(), threading.Event()
+
+
+def stays_inside():
+    with one_thread():
+        inside.set()
+        done.wait()
+
+
+threading.Thread(target=stays_inside, daemon=True).start()
+inside.wait()
 with multiprocessing.get_context("fork").Pool(1) as pool:
     said = pool.map(answers, range(1))[0]
+done.set()
 assert len(said) == 2 and all("this process was forked after polars had started its threads" in text for text in said)
 assert not os.path.exists("model")
 assert len(model.calibrate("rows.parquet")) == 400  # the parent has its threads

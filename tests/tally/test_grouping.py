@@ -6,8 +6,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qacal import NO_GROUP, InputError, Paths
+from qacal.tally import groups
 from qacal.tally.groups import as_grouping
 from tests.rebuilt import rebuilt
 
@@ -134,3 +137,13 @@ def test_distinct_groups_are_those_of_the_rows_each_once():
         there, here = few.at_depth(depth).leaves(), column.at_depth(depth).leaves()
         np.testing.assert_array_equal(np.unique(there), np.unique(here))
     rebuilt(few)
+
+
+@given(st.lists(st.sampled_from([None, "", "law", "art", "é", "Law"]), max_size=30), st.integers(0, 3))
+def test_codes_of_texts_are_the_same_by_polars_and_by_python(labels, cut):
+    chunks = (pl.Series(part, dtype=pl.String) for part in (labels[:cut], labels[cut:]))
+    texts = pl.concat(chunks, rechunk=False)
+    slow, fast = groups._from_objects(texts.to_list()), groups._from_texts(texts)
+    assert fast.labels == slow.labels
+    assert fast.code.tolist() == slow.code.tolist()
+    assert fast.code.dtype == np.int64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -157,7 +158,17 @@ def start_of(seed: int, number: int) -> int:
     return int(mix(np.array([number], dtype=np.uint64), seed)[0] % np.uint64(2**32))
 
 
-_LIMIT = RLock()
+_limit = RLock()
+
+
+def _new_limit() -> None:
+    """Give a forked child a lock that no thread of the parent has."""
+    global _limit
+    _limit = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_limit)
 
 
 @contextmanager
@@ -174,11 +185,12 @@ def one_thread(*, waits: bool = True) -> Iterator[None]:
     import scipy.linalg  # noqa: F401
     from threadpoolctl import threadpool_limits
 
-    if not _LIMIT.acquire(blocking=waits):
+    lock = _limit
+    if not lock.acquire(blocking=waits):
         yield
         return
     try:
         with threadpool_limits(limits=1):
             yield
     finally:
-        _LIMIT.release()
+        lock.release()

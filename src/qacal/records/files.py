@@ -19,9 +19,9 @@ from typing import IO, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records.table import Fault, FrameTable, ObjectTable, ParsedRows, Table, is_forked, require_polars
+from qacal.records.table import Fault, FrameTable, ObjectTable, ParsedRows, Table, require_polars
 from qacal.records.text_files import ESCAPED, JsonDocument, encoding_problem, largest_row, opened_text, too_large
-from qacal.tally.arrays import Ints
+from qacal.tally.arrays import Ints, is_forked
 
 _SUFFIXES = {
     ".parquet": "parquet",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ import numpy as np
 
 from qacal.errors import InputError, QacalError
 from qacal.records.columns import LABELS, number_in
-from qacal.tally.arrays import Bools, Ints, column_of_any
+from qacal.tally.arrays import Bools, Ints, column_of_any, is_forked
 
 if TYPE_CHECKING:
     import polars as pl
@@ -477,20 +476,16 @@ _PATIENCE = 10.0  # seconds; with threads, the trial below takes milliseconds
 
 def require_polars() -> None:
     """Raise if polars would wait for threads that this process does not have."""
-    if _is_forked and not _polars_has_threads():
+    if is_forked() and not _polars_has_threads(os.getpid()):
         raise QacalError(
             "this process was forked after polars had started its threads, which a fork does not copy: reading files, "
             'saving models and reports would wait for ever. Start processes with multiprocessing.get_context("spawn").'
         )
 
 
-def is_forked() -> bool:
-    """Return whether this process was forked after polars had started its threads."""
-    return _is_forked
-
-
 @cache
-def _polars_has_threads() -> bool:
+def _polars_has_threads(process: int) -> bool:
+    """Return whether polars has threads here; `process` is the number of this process, since its children have none."""
     import polars as pl
 
     frame = pl.DataFrame({"a": [1]})
@@ -498,16 +493,3 @@ def _polars_has_threads() -> bool:
     trial.start()
     trial.join(_PATIENCE)
     return not trial.is_alive()
-
-
-_is_forked = False
-
-
-def _note_fork() -> None:
-    global _is_forked
-    _is_forked = "polars" in sys.modules
-    _polars_has_threads.cache_clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_fork)

@@ -7,6 +7,8 @@ Nothing is dropped or guessed here: an error names the value, its position and w
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Mapping, MappingView, Sequence, Set, Sized
 from typing import Any, TypeAlias
 
@@ -318,3 +320,20 @@ def require_finite(block: Floats, numbers: Sequence[int] | Ints) -> None:
         raise InputError(
             f"the vector of row {numbers[row]} has {block[row, column]} at {column}; expected finite numbers."
         )
+
+
+_is_forked = False
+
+
+def is_forked() -> bool:
+    """Return whether this process was forked after polars had started its threads, which a fork does not copy."""
+    return _is_forked
+
+
+def _note_fork() -> None:
+    global _is_forked
+    _is_forked = "polars" in sys.modules
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import MOST, Axes, Between, Rising, is_whole, require, rises, shown
-from qacal.tally.arrays import ArrayLike, Bools, Ints, column_of_any, is_missing, require_length
+from qacal.tally.arrays import ArrayLike, Bools, Ints, column_of_any, is_forked, is_missing, require_length
 
 NO_GROUP = -1
 """The code of a row without a group: it is outside a tree's bounds, or its label is missing."""
@@ -232,7 +232,7 @@ def as_grouping(values: ArrayLike | Paths | GroupColumn, length: int) -> GroupCo
         return _from_paths(values)
     if _is_text(values):
         require_length(values, length, "groups")
-        return _from_texts(values) if length >= _MANY else _from_objects(values.to_list())
+        return _from_texts(values) if length >= _MANY and not is_forked() else _from_objects(values.to_list())
     array = column_of_any(values, "groups")
     if array.ndim != 1:
         raise InputError(f"groups have shape {array.shape}; give one label per row, as a list or column.")
@@ -368,7 +368,7 @@ def _from_objects(values: list[Any]) -> GroupColumn:
 
 
 def _from_texts(values: Any) -> GroupColumn:
-    """Return what :func:`_from_objects` does. Polars looks up the codes of its texts: Python sees each text once."""
+    """Return what :func:`_from_objects` does. Threads of polars look up the codes; Python sees each text once."""
     texts = values.drop_nulls().unique()
     found = _from_objects(texts.to_list())
     if found.labels is None:
