@@ -88,18 +88,19 @@ class Served:
         return found
 
     def _found(self, records: list[dict[str, Any]], *, why: bool) -> Explained:
-        import polars as pl
-
         try:
             return [*self.model._explained_rows(records, why=why, cells=True)]
-        except pl.exceptions.PanicException as error:  # no Exception, and so it would end the service
-            raise RuntimeError(f"polars failed: {error}") from error
         except QacalError as error:
             if len(records) == 1:
                 return [error]
             # Some record is bad, or does not go together with others: each half by itself.
             middle = len(records) // 2
             return [*self._found(records[:middle], why=why), *self._found(records[middle:], why=why)]
+        except BaseException as error:
+            if isinstance(error, Exception | KeyboardInterrupt | SystemExit):
+                raise
+            # A panic of a compiled library (polars, tokenizers) is no Exception, and would end the service.
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 def _kind(value: Any) -> type:
