@@ -183,6 +183,9 @@ def test_mistakes_are_named(folder, tmp_path):
         assert (code, "name a file of rows, or the store" in said) == (2, True)
     code, _, said = run("label-next", folder, "--store", url, "--name", "other", "-n", 5, "-o", "to_label.csv")
     assert (code, "name it to_label.json." in " ".join(said.split())) == (2, True)
+    for no_name in (".", ".."):
+        code, _, said = run("label-next", folder, "--store", url, "--name", "other", "-n", 5, "-o", no_name)
+        assert (code, "name it to_label.json." in " ".join(said.split())) == (2, True)
     store = Store(url)
     assert not store.unlabelled_draws("other")
     store.close()
@@ -213,6 +216,14 @@ def test_what_was_drawn_can_be_sent_as_it_is(folder, url, tmp_path):  # noqa: F8
     assert not {one["id"] for one in again["items"]} & {one["id"] for one in content["items"]}
     assert json.loads(ok("label-next", folder, "--store", url, "--again")) == again
     assert "--again goes with --store" in run("label-next", folder, file, "--again")[2]
+    assert "neither -n nor --seed" in run("label-next", folder, "--store", url, "--again", "-n", 5)[2]
+    for item in again["items"]:
+        item["correct"] = 1
+    with serving(folder, tmp_path, store=url) as client:
+        client.post("/v1/feedback", json=again)
+    code, out, said = run("label-next", folder, "--store", url, "--again", "-o", tmp_path / "none.json")
+    assert (code, out, "All answers that were drawn have labels" in said) == (0, "", True)
+    assert not (tmp_path / "none.json").exists()
 
 
 def test_every_answer_has_the_same_chance(folder, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +16,7 @@ def run(
     model: options.Model,
     file: options.RowsOrStore = None,
     output: options.Output = "-",
-    n: Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows to label.")] = 200,
+    n: Annotated[int | None, typer.Option("-n", "--rows", min=1, help="How many rows to label. Default: 200.")] = None,
     seed: Annotated[
         int | None,
         typer.Option(help="Another seed draws other rows. Default: 0; with --store a new one for each draw."),
@@ -60,8 +60,9 @@ def run(
     With --store, it draws from what qacal serve stored: answers of the model that were not drawn before, with or
     without volunteered labels. It writes JSON for /v1/feedback, with a null for each label to fill in. The chance that
     each answer had is stored, too; qacal watch and qacal refit read it. Label all that was drawn: --again writes those
-    that have no label yet once more. Draw all at once if you can: answers of later draws have other chances, and only
-    as many certify as give all answers the same one.
+    that have no label yet once more. Answers that were served after an earlier draw have a smaller chance than those
+    before it. All answers need the same chance to certify, so qacal refit leaves some labels out of the certificate;
+    these train.
 
     \b
         qacal label-next model --store sqlite:///qacal-served.db -n 100 -o to_label.json
@@ -70,8 +71,21 @@ def run(
     options.require_one_source(file, store, name, since)
     if again and store is None:
         raise typer.BadParameter("--again goes with --store.")
+    if again and (n, seed) != (None, None):
+        raise typer.BadParameter("--again draws nothing, so it takes neither -n nor --seed.")
+    n = n or 200
     if store is not None:
-        _draw_served(model, store, output, None if again else n, seed, name, options.seconds(since), json=json)
+        _require_new_json(output)
+        options.require_free_output(json, output)
+        from qacal.service.learning import draw_answers, name_in, opened
+
+        with opened(store) as kept:
+            served, after = name_in(kept, model, name), options.seconds(since)
+            if again:
+                drawn = kept.unlabelled_draws(served, after)
+            else:
+                drawn = draw_answers(kept, served, n, seed=seed, since=after)
+        _write_drawn(drawn, output, json=json)
         return
     assert file is not None
     from qacal.model.labelling import tables_to_label
@@ -97,53 +111,42 @@ def run(
         )
 
 
-def _draw_served(
-    model: str,
-    store: str,
-    output: str,
-    n: int | None,
-    seed: int | None,
-    name: str | None,
-    since: float | None,
-    *,
-    json: bool,
-) -> None:
-    """Write what to send to /v1/feedback when labels are filled in.
-
-    n : answers to draw; None for all that were drawn before and have no label.
-    """
+def _require_new_json(output: str) -> None:
+    """Refuse an output that is no JSON, or may have labels."""
     from qacal.records.writers import is_stream
-    from qacal.service.learning import draw_answers, feedback_of, name_in, opened
 
-    options.require_free_output(json, output)
-    if not is_stream(output):
-        if not output.endswith(".json"):
-            named = Path(output).with_suffix(".json")
-            raise typer.BadParameter(f"answers of a store are written as JSON for /v1/feedback; name it {named}.")
-        options.require_folder(output)
-        if Path(output).exists():
-            raise typer.BadParameter(f"{output} exists, and may have labels. Name another file with -o, or remove it.")
-    with opened(store) as rows:
-        served = name_in(rows, model, name)
-        if n is None:
-            drawn = rows.unlabelled_draws(served, since)
-        else:
-            drawn = draw_answers(rows, served, n, seed=seed, since=since)
-    text = options.json_text({"items": [feedback_of(row) for row in drawn]})
     if is_stream(output):
-        print(text)
-    else:
-        Path(output).write_text(f"{text}\n", encoding="utf-8")
-    if json:
-        print(options.json_text({"file": output, "rows": len(drawn)}))
+        return
+    if not output.endswith(".json"):
+        stem = Path(output).stem.strip(".")
+        named = Path(output).with_name(f"{stem}.json") if stem else "to_label.json"
+        raise typer.BadParameter(f"answers of a store are written as JSON for /v1/feedback; name it {named}.")
+    options.require_folder(output)
+    if Path(output).exists():
+        raise typer.BadParameter(f"{output} exists, and may have labels. Name another file with -o, or remove it.")
+
+
+def _write_drawn(drawn: list[dict[str, Any]], output: str, *, json: bool) -> None:
+    """Write what to send to /v1/feedback when labels are filled in."""
+    from qacal.records.writers import is_stream
+    from qacal.service.learning import feedback_of
+
+    if not drawn:
+        options.note("All answers that were drawn have labels; nothing is written.")
     elif is_stream(output):
+        print(options.json_text({"items": [feedback_of(row) for row in drawn]}))
         options.note(f"{counted(len(drawn), 'answer is', 'answers are')} drawn; to see them again: --again.")
     else:
-        options.note(
-            f"{counted(len(drawn), 'answer')} written to {output}. Replace null by 0 or 1 in all of them (correct), "
-            "and send (if the service has this address):\n"
-            f"    curl http://127.0.0.1:8321/v1/feedback -H 'content-type: application/json' -d @{quote(output)}"
-        )
+        text = options.json_text({"items": [feedback_of(row) for row in drawn]})
+        Path(output).write_text(f"{text}\n", encoding="utf-8")
+        if not json:
+            options.note(
+                f"{counted(len(drawn), 'answer')} written to {output}. Replace null by 0 or 1 in all of them "
+                "(correct), and send (if the service has this address):\n"
+                f"    curl http://127.0.0.1:8321/v1/feedback -H 'content-type: application/json' -d @{quote(output)}"
+            )
+    if json:
+        print(options.json_text({"file": output if drawn else None, "rows": len(drawn)}))
     if drawn and all(row["record"] is None for row in drawn):
         options.note(
             "The store has no texts of these answers (qacal serve --store-text); own_id is the id of their record."

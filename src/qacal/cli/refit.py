@@ -89,7 +89,7 @@ def run(
     with opened(store) as rows:
         served = name_in(rows, model, name)
         answers, lacking = labelled_answers(rows, served, old, since=options.seconds(since), texts=texts)
-        unlabelled = len(rows.unlabelled_draws(served, options.seconds(since)))
+        unlabelled = rows.count_unlabelled_draws(served, options.seconds(since))
         # The labels of its own answers, which it was not fitted on.
         found_bets = bets(old, rows.bets(served, version_of(model), options.seconds(since)), (), _ALPHA)
     unused = 0

@@ -120,7 +120,7 @@ def _of_store(
         served, after = name_in(rows, model, name), options.seconds(since)
         volunteered = rows.volunteered(served, version, after)
         found = bets(loaded, rows.bets(served, version, after), volunteered, alpha)
-        unlabelled = len(rows.unlabelled_draws(served, after))
+        unlabelled = rows.count_unlabelled_draws(served, after)
         latest = [*rows.rows(model=served, version=version, columns=SERVED, latest=LATEST)]
     upstream = upstream_signal([row["upstream_model"] for row in latest])
     if upstream is not None:
@@ -134,16 +134,18 @@ def _of_store(
         out[value] = replace(part[0], signals=signals_of(loaded, value, latest))
         if (labels := part[0].broken_after) is not None:
             when = datetime.fromtimestamp(part[1][labels - 1], UTC)
-            # Without the URL of the store, which may have a password.
-            notes.append(
-                f"The label that raised the alarm came on {when:%Y-%m-%d at %H:%M} UTC. For a new version of the "
-                "model, from labels of answers since the change:\n"
-                f"    qacal refit {quote(model)} --store URL --since DAY"
-            )
+            notes.append(f"{'' if value is None else f'{value}: '}The alarm is from {when:%Y-%m-%d at %H:%M} UTC.")
+    if None in out and out[None].is_alarm:
+        # Without the URL of the store, which may have a password.
+        named = "" if name is None else f" --name {quote(name)}"
+        notes.append(
+            "For a new version of the model, from labels of answers since the change:\n"
+            f"    qacal refit {quote(model)} --store URL{named} --since DAY"
+        )
     if unlabelled:
         answers = counted(unlabelled, "answer was", "answers were")
         notes.append(f"{answers} drawn for labelling and not labelled yet (qacal label-next --again).")
-    if not any(watch.labels for watch in out.values()):
+    elif not any(watch.labels for watch in out.values()):
         notes.append("No answer of this version has a label of an audit yet: qacal label-next --store draws some.")
     return out, notes
 
@@ -155,7 +157,10 @@ def _print(watch: Watch, title: str, show_all: bool) -> None:
         options.show_table(f"{title}{watch.headline}", header, [_line(interval) for interval in shown])
         if hidden := len(watch.intervals) - len(shown):
             options.show(f"{counted(hidden, 'more interval')} with less evidence: --all.")
-        options.show("Evidence: what a stake of 1 against the interval has become; by chance, 100 once in a hundred.")
+        options.show(
+            "Evidence: what a bet of 1 against the interval is worth now. If the interval holds, it ever reaches 100 "
+            "in at most 1 of 100 cases."
+        )
     else:
         options.show(f"{title}{watch.headline}")
     for text in _notes(watch):

@@ -132,9 +132,11 @@ def draw(
     ]
 
 
-def unlabelled_draws(connection: Any, model: str, since: float | None) -> list[Any]:
-    """Return the rows of answers that were drawn for labelling and have no label of an audit."""
-    query = sa.select(answers).where(
+def unlabelled_draws(
+    connection: Any, model: str, since: float | None, columns: Sequence[Any] = (answers,)
+) -> list[Any]:
+    """Return the answers that were drawn for labelling and have no label of an audit; `columns` of them, or all."""
+    query = sa.select(*columns).where(
         answers.c.model == model,
         answers.c.drawn_time.is_not(None),
         answers.c.label_source.is_distinct_from("audit"),

@@ -122,8 +122,8 @@ def first_sample(store: Store, name: str, since: float | None = None) -> tuple[l
         )
     if len(sample) < len(audited):
         notes.append(f"Labels left out, so that all answers had the same chance: {len(audited) - len(sample):,}.")
-    if unlabelled := store.unlabelled_draws(name, since):
-        notes.append(f"Answers drawn for labelling without a label: {len(unlabelled):,}. Label all that was drawn.")
+    if unlabelled := store.count_unlabelled_draws(name, since):
+        notes.append(f"Answers drawn for labelling without a label: {unlabelled:,}. Label all that was drawn.")
     return sample, notes
 
 

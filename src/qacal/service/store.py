@@ -269,6 +269,11 @@ class Store:
         with reported(), self._engine.connect() as connection:
             return [_with_group(row) for row in audits.unlabelled_draws(connection, model, since)]
 
+    def count_unlabelled_draws(self, model: str, since: float | None = None) -> int:
+        """Return how many answers :meth:`unlabelled_draws` returns."""
+        with reported(), self._engine.connect() as connection:
+            return len(audits.unlabelled_draws(connection, model, since, (answers.c.id,)))
+
     def bets(self, model: str, version: str, since: float | None = None) -> list[dict[str, Any]]:
         """Return the labels of audits of a version in the order in which they came, also of answers that are deleted.
 
