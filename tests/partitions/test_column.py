@@ -74,6 +74,18 @@ def test_unseen_labels_have_no_group():
     assert labels(["law", 2], ["chess", "2", 2, 3, "law"]) == [None, None, 2, None, "law"]
 
 
+def test_many_texts_of_polars_have_the_groups_of_a_list():
+    column = Column("subject").fit(["law", "law", "art", "Ärzte"])
+    for values in (["law", "chess", None, "", "Ärzte"], ["chess", "go"], [None, None], ["law"]):
+        many = values * 3000
+        few, found = column._groups(many), column._groups(pl.Series(many, dtype=pl.String))
+        assert found.labels == few.labels
+        assert np.array_equal(found.code, few.code)
+        assert column.assign(pl.Series(many, dtype=pl.String)).tolist() == column.assign(many).tolist()
+    with pytest.raises(InputError, match="subject has labels that are text; those of the fit are numbers"):
+        Column("subject").fit([1, 2]).assign(pl.Series(["law"] * 3000))
+
+
 def test_labels_of_another_type_are_refused():
     with pytest.raises(InputError, match="labels that are numbers; those of the fit are text"):
         labels(["1", "2"], [1, 2])

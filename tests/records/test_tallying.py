@@ -67,7 +67,30 @@ def test_the_number_and_order_of_files_and_rows_do_not_matter(path, tmp_path, mo
     path(shuffled[900:], "part900.jsonl")
     same(tally_files([*parts[:3], tmp_path / "part900.jsonl"], "topic"), whole)
     monkeypatch.setattr(tallying, "_ROWS_A_STEP", 70)
+    monkeypatch.setattr(tallying, "_ROWS_A_STEP_ON_GRID", 70)
     same(tally_files(parts, "topic"), whole)
+    same(tally_files(parts, "topic", resolution=0.1), expected(rows, "topic", resolution=0.1))
+
+
+@pytest.mark.parametrize("resolution", [None, 0.1])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [True, False],
+        [True, None],
+        [-1, 0, 3],
+        [-7, 2**40, None],
+        ["", None, "b", "a"],
+        [str(number) for number in range(300)],
+    ],
+)
+def test_groups_of_any_type_are_those_of_the_rows_in_memory(path, labels, resolution, monkeypatch):
+    monkeypatch.setattr(tallying, "_ROWS_A_STEP_ON_GRID", 700)
+    topic = pl.Series("topic", labels * ROWS)[:ROWS]
+    rows = frame().with_columns(topic, correct=pl.when(pl.int_range(pl.len()) != 3).then("correct"))
+    with pytest.warns(QacalWarning, match="1 of 1,000 rows have no label|1 of 1,000 rows has no label"):
+        counted = tally_files(path(rows), "topic", resolution=resolution)
+    same(counted, expected(rows.drop_nulls("correct"), "topic", resolution=resolution))
 
 
 @pytest.mark.parametrize("kind", [pl.Float32, pl.Float64])

@@ -15,6 +15,7 @@ from qacal.parameters import require
 from qacal.partitions.base import Partition
 from qacal.tally.arrays import ArrayLike, Ints
 from qacal.tally.groups import (
+    NO_GROUP,
     GroupColumn,
     kind_of,
     kinds_of,
@@ -45,6 +46,23 @@ class Labels:
     def kinds(self) -> frozenset[str]:
         """The kinds of labels."""
         return kinds_of(self.labels)
+
+    def coded(self, values: ArrayLike, name: str) -> GroupColumn:
+        """Return a column of labels in codes; of many texts in polars, others than these labels count as missing."""
+        is_text = hasattr(values, "to_physical") and str(values.dtype) == "String"
+        # Polars looks at all labels each time, and then finds the codes of rows fast.
+        if not is_text or self.kinds != {"text"} or len(values) <= len(self.labels):
+            return label_column(values, name)
+        place = values.cast(self._texts, strict=False).to_physical().to_numpy()
+        code = np.nan_to_num(place, nan=NO_GROUP)  # numpy has NaN for null
+        return GroupColumn(code.astype(np.int64), self.labels)
+
+    @cached_property
+    def _texts(self) -> Any:
+        """The labels as a type of polars."""
+        import polars as pl
+
+        return pl.Enum(self.labels)
 
     def _validate(self) -> None:
         require(len(self.known) == len(self.labels), "a column has a label twice.")
@@ -149,7 +167,7 @@ class Column(Partition):
             require_common_kind(kinds_of(labels), self.fitted_.kinds, self.name)
             return [*map(self.fitted_.known.get, labels)]
 
-        return label_column(Z, self.name).renamed(known)
+        return self.fitted_.coded(Z, self.name).renamed(known)
 
     def _require_parameters(self) -> None:
         if not isinstance(self.name, str) or not self.name:

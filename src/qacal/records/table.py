@@ -266,10 +266,10 @@ class FrameTable(Table):
 
     @property
     def names(self) -> list[str]:
-        return list(_narwhals(self.data).columns)
+        return list(self.data.columns if _is_polars(self.data) else _narwhals(self.data).columns)
 
     def column(self, name: str) -> Any:
-        return _narwhals(self.data)[name].to_native()
+        return self.data[name] if _is_polars(self.data) else _narwhals(self.data)[name].to_native()
 
     def row(self, place: int) -> dict[str, Any]:
         frame = _narwhals(self.data)
@@ -279,25 +279,24 @@ class FrameTable(Table):
         if keep.all():
             return self
         rows = np.flatnonzero(keep)
-        frame = _narwhals(self.data)
-        if frame.implementation.is_polars():
+        if _is_polars(self.data):
             import polars as pl
 
             # Column by column: all at once needs threads, which a forked child does not have.
             kept = pl.DataFrame([column.gather(rows) for column in self.data])
         else:
-            kept = frame[rows.tolist()].to_native()
+            kept = _narwhals(self.data)[rows.tolist()].to_native()
         return replace(self, data=kept, places=self.places[keep])
 
     def extended(self, columns: pl.DataFrame, numbers: Mapping[str, float] = _NO_NUMBERS) -> FrameTable:
-        import narwhals as nw
-
-        frame = _narwhals(self.data)
-        if frame.implementation.is_polars():
+        if _is_polars(self.data):
             import polars as pl
 
             kept = [column for column in self.data if column.name not in columns.columns]
             return replace(self, data=pl.DataFrame([*kept, *columns]))
+        import narwhals as nw
+
+        frame = _narwhals(self.data)
         if frame.implementation.is_pandas_like():
             return replace(self, data=self.data.assign(**_pandas_columns(columns, self.data.index)))
         series = []
@@ -361,6 +360,13 @@ def joined(tables: Sequence[Table]) -> Table:
 
     frames = [_narwhals(table.native) for table in tables]
     return FrameTable(first.origin, first.unit, places, nw.concat(frames, how="vertical").to_native())
+
+
+def _is_polars(data: Any) -> bool:
+    """Return whether a frame is one of polars, as of all files: these do not need narwhals, which loads slowly."""
+    import polars as pl
+
+    return isinstance(data, pl.DataFrame)
 
 
 def _narwhals(data: Any) -> Any:

@@ -1,8 +1,9 @@
 """Count the rows of files into a tally: as many rows as you like, in little memory.
 
-In Parquet, polars groups and counts; all that Python sees are cells. Rows that polars cannot be trusted with (bad ones,
-soft labels, confidences in words) and other formats go through :func:`~qacal.records.reading.read`, so that a row means
-the same either way, and bad rows have the same messages.
+In Parquet, polars groups and counts; all that Python sees are cells. If confidences are rounded to a grid, some million
+rows at a time are counted in a table of all places on it, which is faster. Rows for which that cannot be trusted (bad
+ones, soft labels, confidences in words) and other formats go through :func:`~qacal.records.reading.read`, so that a row
+means the same either way, and bad rows have the same messages.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import glob
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,8 +20,9 @@ from qacal.errors import InputError
 from qacal.records.files import File, open_file, reading_parquet
 from qacal.records.reading import BadRows, Reading, read, warn_of_unlabelled
 from qacal.records.table import require_polars
-from qacal.tally.arrays import Hashes, as_written, seven_decimals
+from qacal.tally.arrays import Hashes, as_written
 from qacal.tally.cells import grid_steps
+from qacal.tally.groups import NO_GROUP, GroupColumn, as_grouping
 from qacal.tally.ids import Repeats, id_hashes
 from qacal.tally.tally import Tally, TallySum
 
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 MOST_CELLS = 2**23
 """A tally with more cells than this is refused: it would have nearly as many cells as rows."""
 
-# Rows that polars counts at a time: enough that adding up costs little, few enough for the memory if no two are alike.
-# On a grid many are alike, and adding up costs more than the memory.
-_ROWS_A_STEP, _ROWS_A_STEP_ON_GRID = 2**23, 2**25
+# Rows that are counted at a time: enough that adding up costs little, few enough for the memory if no two are alike.
+# Those on a grid are in memory themselves.
+_ROWS_A_STEP, _ROWS_A_STEP_ON_GRID = 2**23, 2**22
 _IDS_A_STEP = 2**20
 _FLOATS = ("Float32", "Float64")
 # Labels of groups of these types mean the same in polars and in Python; ids have all but the first.
@@ -158,52 +159,86 @@ def plain_tally(
     name: str,
     tell: _Tell = lambda rows: None,
 ) -> Tally | None:
-    """Return the tally of labelled rows, counted by polars; None if rows need a closer look, or there are none.
+    """Return the tally of labelled rows, counted as columns; None if rows need a closer look, or there are none.
 
     name : of the rows in messages.
     """
     import polars as pl
 
-    keys = [f"{name}:label" for name in groups]
     schema = scan.collect_schema()
     confidence, correct = (reading.name(name) for name in ("confidence", "correct"))
     types = {name: str(schema.get(name)) for name in (confidence, correct, *groups)}
     is_plain = not reading.percent and all(types[name] in _NUMBERS for name in (confidence, correct))
     if not (is_plain and all(types[name] in _LABELS for name in groups) and {*reading.columns.values()} <= {*schema}):
         return None
-    label, stated = pl.col(correct), pl.col(confidence)
-    if resolution is not None:
-        stated = stated.map_batches(partial(_on_grid, resolution), pl.UInt32, is_elementwise=True)
     length = int(scan.select(pl.len()).collect().item())
     counted, step = TallySum(), _ROWS_A_STEP if resolution is None else _ROWS_A_STEP_ON_GRID
     for first in range(0, length, step):
-        cells = (
-            scan.slice(first, step)
-            .group_by(*(pl.col(name).alias(key) for name, key in zip(groups, keys, strict=True)), confidence=stated)
-            .agg(
-                rows=pl.len(),
-                right=(label == 1).sum(),
-                wrong=(label == 0).sum(),
-                missing=_has_no_label(correct, schema).sum(),
-            )
-            .collect(engine="streaming")
-        )
-        rows = (cells["right"] + cells["wrong"]).to_numpy().astype(np.int64)
-        if rows.sum() + cells["missing"].sum() < cells["rows"].sum():
+        labels = {name: pl.col(name).alias(f"{name}:label") for name in groups}
+        rows = scan.slice(first, step).select(*labels.values(), confidence=confidence, correct=correct)
+        tally = _grouped(rows, groups) if resolution is None else _on_grid(rows, groups, resolution)
+        if tally is None:
             return None
-        if not rows.all():
-            cells, rows = cells.filter(pl.Series(rows > 0)), rows[rows > 0]
-        values = cells["confidence"].to_numpy()
-        h = as_written(values) if resolution is None else values / grid_steps(resolution)
-        if not ((h >= 0) & (h <= 1)).all():
-            return None
-        if len(rows):
-            labels = {name: cells[key] for name, key in zip(groups, keys, strict=True)}
-            counted.add(Tally.of_counts(h, rows, cells["right"].to_numpy(), groups=labels, resolution=resolution))
+        if len(tally):
+            counted.add(tally)
         if counted.cells > MOST_CELLS:
             require_few(len(counted.total()), name)
         tell(min(first + step, length))
     return counted.total() if counted.rows else None
+
+
+def _grouped(rows: pl.LazyFrame, groups: Sequence[str]) -> Tally | None:
+    """Return the tally of rows that polars groups, of which Python sees the cells only; None for a closer look."""
+    import polars as pl
+
+    label = pl.col("correct")
+    missing = _has_no_label("correct", rows.collect_schema())
+    cells = (
+        rows.group_by(pl.exclude("correct"))
+        .agg(rows=pl.len(), right=(label == 1).sum(), wrong=(label == 0).sum(), missing=missing.sum())
+        .collect(engine="streaming")
+    )
+    count = (cells["right"] + cells["wrong"]).to_numpy().astype(np.int64)
+    if count.sum() + cells["missing"].sum() < cells["rows"].sum():
+        return None
+    if not count.all():
+        cells, count = cells.filter(pl.Series(count > 0)), count[count > 0]
+    h = as_written(cells["confidence"].to_numpy())
+    if not ((h >= 0) & (h <= 1)).all():
+        return None
+    return Tally.of_counts(h, count, cells["right"].to_numpy(), groups=_labels(cells, groups))
+
+
+def _on_grid(rows: pl.LazyFrame, groups: Sequence[str], resolution: float) -> Tally | None:
+    """Return the tally of rows on a grid, None for a closer look.
+
+    Many rows have few values, so that to count them in a table of all places is faster than to group them.
+    """
+    read = rows.filter(~_has_no_label("correct", rows.collect_schema())).collect(engine="streaming")
+    h, correct = as_written(read["confidence"].to_numpy()), read["correct"].to_numpy()
+    is_right = correct == 1
+    # A missing confidence is NaN here, which fails all comparisons.
+    if not ((h >= 0) & (h <= 1) & (is_right | (correct == 0))).all():
+        return None
+    labels = _labels(read, groups)
+    if not len(h):
+        return Tally.of_counts(h, none := np.empty(0, dtype=np.int64), none, groups=labels)
+    return Tally.of(h, is_right, groups=labels, resolution=resolution)
+
+
+def _labels(rows: pl.DataFrame, groups: Sequence[str]) -> dict[str, GroupColumn]:
+    """Return the columns of groups in codes. Polars finds the codes of rows: Python sees each label once."""
+    import polars as pl
+
+    columns = {}
+    for name in groups:
+        texts = rows[f"{name}:label"]
+        labels = texts.drop_nulls().unique()
+        found = as_grouping(labels, len(labels))
+        place = texts.cast(pl.String).cast(pl.Enum(labels.cast(pl.String))).to_physical().cast(pl.UInt32)
+        codes = np.append(found.code, NO_GROUP)
+        columns[name] = GroupColumn(codes[place.fill_null(len(labels)).to_numpy()], found.labels)
+    return columns
 
 
 def _has_no_label(name: str, schema: pl.Schema) -> pl.Expr:
@@ -211,16 +246,6 @@ def _has_no_label(name: str, schema: pl.Schema) -> pl.Expr:
 
     column = pl.col(name)
     return column.is_null() | column.is_nan() if str(schema[name]) in _FLOATS else column.is_null()
-
-
-def _on_grid(resolution: float, column: pl.Series) -> pl.Series:
-    """Return the places of confidences on a grid, and one beyond its end for those that are not from 0 to 1."""
-    import polars as pl
-
-    values = as_written(column.to_numpy())
-    if not (values.min(initial=1.0) >= 0 and values.max(initial=0.0) <= 1):  # NaN fails both
-        values = np.where((values >= 0) & (values <= 1), values, 2.0)
-    return pl.Series(np.rint(seven_decimals(values) * grid_steps(resolution)).astype(np.uint32))
 
 
 def _added_ids(scan: pl.LazyFrame, reading: Reading, repeats: Repeats) -> bool:
