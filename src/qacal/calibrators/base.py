@@ -17,7 +17,7 @@ from qacal.errors import InputError, NotFittedError, RepeatedQuestionsWarning
 from qacal.parameters import MOST, HasParameters, require, shown
 from qacal.tally import ids as identity
 from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_length, seven_decimals, unit_values
-from qacal.tally.groups import NO_GROUP, GroupColumn, Paths, as_grouping
+from qacal.tally.groups import NO_GROUP, GroupColumn, Paths, as_grouping, distinct, object_array
 from qacal.tally.tally import DOCUMENTS, Tally
 
 if TYPE_CHECKING:
@@ -63,7 +63,11 @@ def group_names(codes: Ints, fitted: GroupColumn | None, max_depth: int | None =
     """Return the names of groups by their codes, None for groups without rows in the fit."""
     if fitted is None:
         return [None] * len(codes)
-    return list(map(fitted.names(max_depth).get, codes.tolist()))
+    names = fitted.names(max_depth)
+    if len(codes) <= len(names):
+        return list(map(names.get, codes.tolist()))
+    used, place = distinct(codes)  # Python sees each group once
+    return list(object_array(map(names.get, used.tolist()))[place].tolist())
 
 
 @dataclass(frozen=True, eq=False)
