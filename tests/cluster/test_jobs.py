@@ -485,6 +485,23 @@ def test_repeated_ids_are_refused_or_counted_as_documents(days, tmp_path):
     assert Counted.read(tmp_path / "u.parquet").certify.n_blocks == 1
 
 
+def test_a_tally_made_elsewhere_is_refused_if_its_ids_repeat(tmp_path):
+    frame = pl.DataFrame(answers(300, seed=3))
+    for name, rows in (("once", frame), ("twice", pl.concat([frame, frame]))):
+        rows.write_parquet(tmp_path / f"{name}.parquet")
+        tally = tallying.tally_files(tmp_path / f"{name}.parquet", "topic")
+        tally.to_polars().write_parquet(tmp_path / f"{name}.tally.parquet")
+    ok("fit", tmp_path / "once.tally.parquet", "-o", tmp_path / "model")
+    code, _, said = run("fit", tmp_path / "twice.tally.parquet", "-o", tmp_path / "other")
+    assert (code, "does not keep documents apart" in " ".join(said.split())) == (1, True)
+
+
+def test_rows_that_cannot_be_checked_for_independence_are_told(tmp_path):
+    pl.DataFrame(answers(300, seed=3)).select("topic", "confidence", "correct").write_parquet(tmp_path / "rows.parquet")
+    code, _, said = run("tally", tmp_path / "rows.parquet", "-o", tmp_path / "a.parquet", "--groups", "topic")
+    assert (code, "neither ids nor questions" in " ".join(said.split())) == (0, True)
+
+
 def test_ids_that_repeat_beyond_the_stored_ones_are_noticed():
     """One question of a million rows is not among the lowest hashes; too few distinct hashes give it away."""
     marks = np.sort(np.random.default_rng(0).integers(0, 2**53, 20_000))[:4096]

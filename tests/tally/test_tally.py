@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from qacal import InputError, Paths, Tally
 from qacal.tally.cells import SUMS
 from qacal.tally.table import repeated_sums
+from qacal.tally.tally import DOCUMENTS
 
 
 @st.composite
@@ -243,7 +244,8 @@ def test_tables_that_are_not_tallies_are_refused():
 def test_tallies_that_differ_in_kind_do_not_add():
     plain = Tally.of([0.5], [1])
     for other, what in (
-        (Tally.of([0.5], [1], groups=[1]), "partitions"),
+        (Tally.of([0.5], [1], groups=[1]), "the column of groups"),
+        (Tally.of([0.5], [1], ids=[1], n_blocks=DOCUMENTS), "what is counted is rows in one and documents"),
         (Tally.of([0.5], [1], ids=[1], n_blocks=2), "n_blocks"),
         (Tally.of([0.5], [1], ids=[1], ties=True), "ties kept"),
         (Tally.of([0.5], [1], resolution=0.1), "resolution"),

@@ -135,6 +135,6 @@ def _run_job(
     with options.job_runs(*runs) as where:
         outcome = run_job(Job("apply", **settings, **model_files(model)), files, output, where)
     if json:
-        print(options.job_summary(outcome, began, output))
+        print(options.json_text(options.job_account(outcome, began, output)))
     else:
         options.tell_outcome(outcome, f"written to {output}", runs[2])

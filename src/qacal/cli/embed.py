@@ -46,7 +46,7 @@ def run(
         with options.job_runs(engine, address, skip_bad_rows) as where:
             outcome = run_job(Job("embed", embedder=embedder, into=into, **how), files, output, where)
         if json:
-            print(options.job_summary(outcome, began, output))
+            print(options.json_text(options.job_account(outcome, began, output)))
         else:
             options.tell_outcome(outcome, f"with vectors written to {output}", skip_bad_rows)
         return

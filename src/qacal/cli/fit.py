@@ -158,7 +158,10 @@ def run(
     ] = None,
     ids: Annotated[
         Literal["check", "documents", "ignore"],
-        typer.Option(help="For many rows, as in qacal tally: what to do about rows with one id."),
+        typer.Option(
+            help="For many rows. A fit of texts counts rows with one id as one document, but for ignore, which takes "
+            "them as independent. With groups of a column: as in qacal tally."
+        ),
     ] = "check",
     json: options.Json = False,
     column: options.Columns = None,
@@ -216,7 +219,10 @@ def run(
             if is_given:
                 raise typer.BadParameter(f"{option} does not go with many files or tallies; fit on one file of rows.")
     if not all(are_tallies) and (any(are_tallies) or from_ is not None):
-        raise typer.BadParameter(f"{files[are_tallies.index(False)]} has no tally; --from takes tallies (qacal tally).")
+        what = "--from takes tallies" if from_ is not None else "rows and tallies do not mix: count the rows, too"
+        raise typer.BadParameter(f"{files[are_tallies.index(False)]} has no tally; {what} (qacal tally).")
+    if from_ is not None and Path(from_).resolve() == Path(output).resolve():
+        raise typer.BadParameter("-o is the model of --from, which later tallies need, too; name another folder.")
     if from_ is not None:
         _require_unset(
             context,

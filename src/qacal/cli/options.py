@@ -360,10 +360,10 @@ def job_runs(engine: Any, address: str | None, skip_bad_rows: Path | None) -> It
             raise problem
 
 
-def job_summary(outcome: Outcome, began: float, output: str) -> str:
-    """Return what a job did, as JSON; `began` as in :func:`run_summary`."""
+def job_account(outcome: Outcome, began: float, output: str) -> dict[str, Any]:
+    """Return what a job did, for --json; `began` as in :func:`run_summary`."""
     parts = {"parts": len(outcome.parts), "done_before": outcome.old}
-    return json_text(_account(outcome.rows, outcome.written, outcome.bad, began, output) | parts)
+    return _account(outcome.rows, outcome.written, outcome.bad, began, output) | parts
 
 
 def tell_outcome(outcome: Outcome, written: str, skip_bad_rows: Path | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from time import monotonic
 from typing import Annotated, Literal
 
 import typer
@@ -45,9 +46,9 @@ def run(
 ) -> None:
     """Count labelled rows into cells that add up over files.
 
-    A cell has the rows with one confidence (or score), group and label: cells are few, and have no texts. Tallies of
-    any number of files fit a model. With --model, groups and scores come from a model that a sample of the rows
-    trained; the tallies then certify it on all other rows.
+    FILE is Parquet. A cell has the numbers of rows and of correct ones with one confidence (or score) and group: cells
+    are few, and have no texts. Tallies of any number of files fit a model. With --model, groups and scores come from a
+    model that a sample of the rows trained; the tallies then certify it on all other rows.
 
     \b
         qacal tally monday/*.parquet -o monday.tally.parquet --groups subject
@@ -64,8 +65,10 @@ def run(
     from qacal.model.tallies import is_tally
     from qacal.records.tallying import require_few
 
-    if (groups is None) == (model is None):
+    if groups is None and model is None:
         raise typer.BadParameter("name the column of groups (--groups), or a model that has groups (--model).")
+    if groups is not None and model is not None:
+        raise typer.BadParameter("a model has its groups: pass --groups or --model, and not both.")
     if not output.endswith(".parquet"):
         raise typer.BadParameter(f"-o is {output}; a tally is a .parquet file.")
     options.require_apart(*files, output, skip_bad_rows)
@@ -74,6 +77,7 @@ def run(
     if os.path.exists(output) and not is_tally(output):
         raise InputError(f"{output} exists, and is no tally. Name another file with -o.")
     options.is_job(files, engine, address)
+    began = monotonic()
     loaded = None if model is None else load_one(model, embedder=embedder)
     job = Job(
         "tally",
@@ -94,8 +98,10 @@ def run(
     clean_up(output)
     tally = counted.certify
     if json:
-        content = {"file": output, "rows": tally.n, "cells": len(tally), "rows_read": outcome.rows}
-        print(options.json_text({**content, "bad_rows": outcome.bad}))
+        account = options.job_account(outcome, began, output) | {"rows_written": None}
+        print(options.json_text({"rows": tally.n, "cells": len(tally), **account}))
     else:
         options.tell_outcome(outcome, f"counted: {tally.n:,} labelled ones in {len(tally):,} cells", skip_bad_rows)
         options.note(f"Written to {output}.")
+    if ids == "check" and counted.has_ids is None:
+        options.note("Rows have neither ids nor questions, so nothing shows whether some are of one question.")

@@ -195,6 +195,8 @@ def _widths(widths: tuple[Widths, ...], is_certified_apart: bool, has_score: boo
         cells.append(("by group (groups)", shown))
     wide = max(11, *(len(text) + 1 for _, texts in cells for text in texts))
     how = "with the scores of this fit" if has_score else "on parts of the rows"
+    if sum(one.is_measured for one in widths) == 1:  # a tally has no parts
+        how = "on all rows"
     return [
         f"Widths by number of labels, measured {how} (* expected):",
         *(f"   {name:<22}{''.join(f'{text:>{wide}}' for text in texts)}" for name, texts in cells),

@@ -101,7 +101,10 @@ class Counted:
             if one.has_ids is not None:
                 kinds.add(one.has_ids)
             if len(models) > 1:
-                raise InputError("these tallies were made with different models, or some without one; they do not add.")
+                raise InputError(
+                    "these tallies were made with different models, or some without one; they do not add. Tallies for "
+                    "--from need the model that made all of them: keep it, and save others elsewhere (-o)."
+                )
             if len(kinds) > 1:
                 raise InputError(
                     "only some of the files have ids, so repeated questions cannot be noticed; all need them."
@@ -363,6 +366,13 @@ def _certifying(counted: Counted, *, allow_mixed: bool) -> Tally:
     counted.require_independent()
     tally = counted.certify
     is_by_document = tally.is_by_document
+    # A file of `Tally.sql` or `tally_files` has no ids. Rows that a model counts may have them for the order of ties.
+    if tally.is_clustered and not is_by_document and counted.model is None:
+        raise InputError(
+            "some ids have several rows, and this tally does not keep documents apart: intervals would be too narrow. "
+            "Count documents (qacal tally --ids documents), keep one row of each id, or, if rows with one id are "
+            "independent, count without ids."
+        )
     if tally.n_blocks == DOCUMENTS and not is_by_document:
         tally = tally.without_blocks()
     return replace(tally, is_clustered=is_by_document, is_sum=False)

@@ -249,7 +249,8 @@ class Tally:
         A question may be in both, so metrics treat the rows of a block as dependent.
         """
         for name, one, two in (
-            ("partitions", list(self.partitions), list(other.partitions)),
+            ("the column of groups", list(self.partitions), list(other.partitions)),
+            ("what is counted", *("documents" if one.n_blocks == DOCUMENTS else "rows" for one in (self, other))),
             ("n_blocks", self.n_blocks, other.n_blocks),
             ("the seed of the blocks", self.seed, other.seed),
             ("ties kept", self.tie is not None, other.tie is not None),
