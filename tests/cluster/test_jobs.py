@@ -641,6 +641,16 @@ def test_the_sample_does_not_depend_on_the_files(at_scale, tmp_path):
     assert one.learned_score_.rows_ == two.learned_score_.rows_
 
 
+@pytest.mark.parametrize("most", [[], ["--sample-rows", "500"]])
+def test_a_fit_counts_documents_if_ids_repeat_whether_or_not_all_rows_are_its_sample(days, tmp_path, most):
+    for path in days.iterdir():
+        pl.read_parquet(path).with_columns(id=pl.col("id").str.replace(".$", "0")).write_parquet(path)
+    ok("fit", days, "-o", tmp_path / "model", "--no-columns", *most)
+    assert load(tmp_path / "model").calibrator_.maps_.certificate.is_by_document
+    ok("fit", days, "-o", tmp_path / "model", "--no-columns", "--ids", "ignore", "--sample-rows", "500")
+    assert not load(tmp_path / "model").calibrator_.maps_.certificate.is_by_document
+
+
 @pytest.mark.parametrize("most", [[], ["--sample-rows", "1000"]])
 def test_a_fit_tells_about_bad_rows_whether_or_not_all_rows_are_its_sample(days, tmp_path, most):
     number = pl.int_range(pl.len())

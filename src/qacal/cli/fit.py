@@ -284,6 +284,11 @@ def run(
                 job, most = Job("tally", ids=ids, **how), sample_rows or SAMPLE_ROWS
                 fit, outcome = fit_files(model, files, output, job, where, sample_rows=most, allow_mixed=allow_mixed)
                 options.tell_outcome(outcome, "read", skip_bad_rows)
+                if outcome.sampled:
+                    options.note(
+                        f"A random sample of {outcome.sampled:,} rows trains, and 30% of it does not certify. All other "
+                        "labelled rows certify."
+                    )
                 read = {"rows_read": outcome.rows, "bad_rows": outcome.bad}
         lost_threshold = _has_threshold(output)
         fit.save(output)

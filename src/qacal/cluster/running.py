@@ -26,7 +26,7 @@ from qacal.model.fitting import FitInputs, Split
 from qacal.model.pipeline import Progress
 from qacal.model.samples import MOST_CELLS
 from qacal.model.tallies import Counted, fit_column, recertified
-from qacal.records.reading import ReadAs, Reading
+from qacal.records.reading import ReadAs, Reading, read
 from qacal.records.table import FrameTable
 from qacal.storage import version_of
 
@@ -65,6 +65,7 @@ class Outcome:
     rows, written, bad : of all parts; `written` are rows of outputs.
     old : the parts that an earlier run had done.
     counted : the cells of a tally that has a single part, if they are not in a file.
+    sampled : the rows of the sample that a fit was trained on; 0 if all rows train.
     """
 
     parts: list[Part]
@@ -74,6 +75,7 @@ class Outcome:
     old: int = 0
     notes: list[str] = field(default_factory=list)
     counted: Counted | None = None
+    sampled: int = 0
 
 
 def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcome:
@@ -173,6 +175,9 @@ def fit_files(
     drawn = run_job(replace(job, kind="sample", sample=share, needs=needs), files, f"{work}/sample", where)
     sample = _gathered(drawn.parts)
     is_whole = share == 1.0
+    table = FrameTable("the sample", "row", np.arange(1, sample.height + 1), sample)
+    if job.ids == "check" and _repeats_ids(table, reading):
+        job = replace(job, ids="documents")  # as in a fit of a single file
     inputs = FitInputs(sample, reading, allow_mixed=allow_mixed, rows_to_certify=None if is_whole else labelled)
     fitted = model._fit_inputs(inputs, where.progress)
     if is_whole:
@@ -190,8 +195,8 @@ def fit_files(
     rows, has_score = fitted.overviews_[0].rows, fitted.pipeline_.score is not None
     trained = share_to_train(model, rows, has_score=has_score, has_margins=has_first)
     split = Split(trained, model.seed, SHARE_OF_FIRST if has_first else None)
-    table = FrameTable("the sample", "row", np.arange(1, sample.height + 1), sample)
     own = Worker(counting).counted(table, reading, split)
+    outcome.sampled = sample.height
     return recertified(fitted, version, Counted.sum([own, rest]), allow_mixed=allow_mixed), outcome
 
 
@@ -226,6 +231,14 @@ def _gathered(parts: Sequence[Part]) -> pl.DataFrame:
     if not frames:
         raise InputError("the sample has no row; label some answers, or pass a larger --sample-rows.")
     return pl.concat(frames, how="diagonal_relaxed")
+
+
+def _repeats_ids(sample: FrameTable, reading: Reading) -> bool:
+    """Return whether labelled rows share an id; all rows of an id are in a sample, or none."""
+    bad_too = replace(reading, on_fault=lambda fault: None, max_bad=1.0)
+    batches = read(sample, bad_too, needs_labels=True, needs_text=False, warns=False)
+    ids = np.concatenate([batch.ids for batch in batches if batch.ids is not None] or [np.empty(0, np.uint64)])
+    return len(np.unique(ids)) < len(ids)
 
 
 def _name_of(model: QACalibrator) -> str | None:
