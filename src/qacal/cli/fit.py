@@ -286,8 +286,8 @@ def run(
                 options.tell_outcome(outcome, "read", skip_bad_rows)
                 if outcome.sampled:
                     options.note(
-                        f"A random sample of {outcome.sampled:,} rows trains. Part of it certifies, and so do all other "
-                        "labelled rows."
+                        f"A random sample of {outcome.sampled:,} rows trains. Part of it certifies, and so do all "
+                        "other labelled rows."
                     )
                 read = {"rows_read": outcome.rows, "bad_rows": outcome.bad}
         lost_threshold = _has_threshold(output)
