@@ -688,6 +688,7 @@ def test_tallies_by_a_model_certify_it_on_other_rows(tmp_path):
         code, _, notes = run("tally", tmp_path / "days", "-o", tmp_path / "t.parquet", *options)
         assert code == 1
         assert "the model was fitted on some of these questions" in notes
+        assert "does not help to remove these files" in " ".join(notes.split())
     for day in (1, 2):
         ok(
             *("tally", tmp_path / "days" / f"{day}.parquet", "-o", tmp_path / f"{day}.parquet"),

@@ -33,7 +33,7 @@ from qacal.model.base import BaseModel
 from qacal.model.fitting import Split
 from qacal.model.pipeline import Progress, within_batch
 from qacal.model.saved import load, load_model
-from qacal.model.tallies import Counted, Ids, count_by_model, count_column, count_rows
+from qacal.model.tallies import Counted, Ids, RowsOfFitError, count_by_model, count_column, count_rows
 from qacal.records.columns import PROVENANCE
 from qacal.records.files import refuse
 from qacal.records.provenance import SAMPLING
@@ -166,7 +166,7 @@ class Worker:
             result["written"] = frame.height
             part.write(frame, job.key, result, more)
         except (InputError, OSError) as error:
-            return {"part": part.output, "error": str(error)}
+            return {"part": part.output, "error": str(error), "is_of_fit": isinstance(error, RowsOfFitError)}
         return {**result, "part": part.output}
 
     def _reading(self, bad: BadRows) -> Reading:

@@ -99,11 +99,12 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
             where.progress(step, done)
 
     where.on_total(sum(part.rows for part in parts))
-    results = run(job, parts, where.engine, where.address, take) if parts else []
+    results, of_fit = run(job, parts, where.engine, where.address, take) if parts else [], list[str]()
     where.on_total(None)
     for part, result in zip(parts, results, strict=True):
         if "error" in result:
             errors[part.path] = result["error"]
+            of_fit += [result["error"]] * result["is_of_fit"]
             continue
         outcome.rows += result["rows"]
         outcome.written += result.get("written", 0)
@@ -116,6 +117,12 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
         warnings.warn(text, QacalWarning, stacklevel=2)
     if len(distinct) > _MOST_NOTES:
         warnings.warn(f"{len(distinct) - _MOST_NOTES:,} more notes of other parts.", QacalWarning, stacklevel=2)
+    if of_fit:
+        raise InputError(
+            f"Rows of the fit are in {len(of_fit):,} of {len(parts):,} parts of the files, such as:\n  {of_fit[0]}\n"
+            "Other files may have some, too, since the model stores only a sample of its questions. So it does not help "
+            "to remove these files."
+        )
     if errors:
         is_whole = job.kind in ("tally", "sample")
         raise _problems(errors, len({part.path for part in parts} | {*errors}), is_whole=is_whole)

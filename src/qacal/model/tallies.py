@@ -59,6 +59,10 @@ _METADATA = "qacal.tally"
 _NONE: Ints = np.empty(0, dtype=np.int64)
 
 
+class RowsOfFitError(InputError):
+    """Some rows that a model is to be certified on are of its fit. Only a sample of questions is compared."""
+
+
 @dataclass(frozen=True, eq=False)
 class Counted:
     """Labelled rows, counted.
@@ -228,7 +232,7 @@ def count_by_model(
         batch = split.for_calibrator(batch)
         is_held = split.is_held(ids_of(batch))
     elif shared := model.fit_record_.known(batch.ids, batch.question_hashes()):
-        raise InputError(
+        raise RowsOfFitError(
             f"{batch.table.origin}: the model was fitted on some of these questions: {shared} of those that it stores "
             "are here. Count rows of other questions."
         )
