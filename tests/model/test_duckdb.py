@@ -68,6 +68,10 @@ def test_further_columns_are_further_arguments_and_models_have_prefixes(base, mo
     other = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=20)).fit(rows)
     columns = given(base, answers(400, seed=5))
     register_duckdb(base, model)
+    with pytest.raises(InputError, match=r"has a function qacal_calibrate; pass another prefix"):
+        register_duckdb(base, other, columns={"topic": "VARCHAR"})
+    with pytest.raises(InputError, match=r"pass columns=\{'topic': 'VARCHAR'\}"):
+        register_duckdb(base, other, prefix="by_topic")
     register_duckdb(base, other, columns={"topic": "VARCHAR"}, prefix="by_topic")
     found = base.sql("SELECT by_topic_calibrate(question, answer, confidence, topic) FROM logs ORDER BY number")
     np.testing.assert_array_equal([row[0] for row in found.fetchall()], other.calibrate(columns)["calibrated"])

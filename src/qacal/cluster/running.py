@@ -120,8 +120,8 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
     if of_fit:
         raise InputError(
             f"Rows of the fit are in {len(of_fit):,} of {len(parts):,} parts of the files, such as:\n  {of_fit[0]}\n"
-            "Other files may have some, too, since the model stores only a sample of its questions. So it does not help "
-            "to remove these files."
+            "Other files may have some, too, since the model stores only a sample of its questions. So it does not "
+            "help to remove these files."
         )
     if errors:
         is_whole = job.kind in ("tally", "sample")

@@ -59,6 +59,14 @@ def register_duckdb(
     if find_spec("pyarrow") is None:
         raise MissingPackageError("DuckDB needs pyarrow for functions; pip install pyarrow.", name="pyarrow")
     types = {**_COLUMNS, **(columns or {})}
+    for name in (name for one in model._models.values() for name in one.pipeline_.group_columns if name not in types):
+        raise InputError(f"the groups of the model are a column: pass columns={{{name!r}: 'VARCHAR'}}, or its type.")
+    have = "SELECT count(*) FROM duckdb_functions() WHERE function_name = ?"
+    if connection.execute(have, [f"{prefix}_calibrate"]).fetchone()[0]:
+        raise InputError(
+            f"the connection has a function {prefix}_calibrate; pass another prefix, or remove this one first: "
+            f"connection.remove_function('{prefix}_calibrate'), and so {prefix}_evidence."
+        )
     model._warm()
 
     def evidence(*values: Any) -> pl.DataFrame:
