@@ -61,8 +61,8 @@ def register_duckdb(
     types = {**_COLUMNS, **(columns or {})}
     for name in (name for one in model._models.values() for name in one.pipeline_.group_columns if name not in types):
         raise InputError(f"the groups of the model are a column: pass columns={{{name!r}: 'VARCHAR'}}, or its type.")
-    have = "SELECT count(*) FROM duckdb_functions() WHERE function_name = ?"
-    if connection.execute(have, [f"{prefix}_calibrate"]).fetchone()[0]:
+    taken = "SELECT 1 FROM duckdb_functions() WHERE function_name = ?"
+    if connection.execute(taken, [f"{prefix}_calibrate"]).fetchall():
         raise InputError(
             f"the connection has a function {prefix}_calibrate; pass another prefix, or remove this one first: "
             f"connection.remove_function('{prefix}_calibrate'), and so {prefix}_evidence."
