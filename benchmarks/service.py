@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import random
@@ -147,6 +148,7 @@ def main() -> None:
         return
     options.rate = options.rate or (50.0 if options.proxy else 200.0)
     warnings.simplefilter("ignore")
+    gc.disable()  # a pause of the caller is none of the service
     rows = [{name: row[name] for name in ("question", "answer", "confidence")} for row in answers(1000, seed=1)]
     with tempfile.TemporaryDirectory() as home:
         folder = options.model or f"{home}/model"
