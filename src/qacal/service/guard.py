@@ -53,6 +53,10 @@ class RefusedError(Exception):
         return {"error": {"code": self.code, "message": self.message}}
 
 
+class CallerLeftError(Exception):
+    """The caller went away, maybe in the middle of a stream. There is no reply, since nobody waits for one."""
+
+
 class Guard:
     """Refuses requests without the key, too large, too slow or too many, and counts all of them."""
 
@@ -78,6 +82,8 @@ class Guard:
             await self._answer(scope, receive, sent)
         except RefusedError as refused:
             await _refuse(refused, sent)
+        except CallerLeftError:
+            status = 499
         finally:
             self._in_work -= is_counted
             # The route, and never the path or the text of a request, which may say anything.
@@ -164,7 +170,7 @@ class Guard:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise RefusedError(400, "disconnected", "the caller went away.")
+                        raise CallerLeftError
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     if size > most:
