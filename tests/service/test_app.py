@@ -534,6 +534,21 @@ def test_a_new_version_is_served_and_the_old_one_put_back(client, folder, fitted
     assert "qacal_model_reloads_total 2.0" in client.get("/metrics").text
 
 
+def test_a_version_without_the_threshold_of_the_one_before_is_told(client, folder, fitted, caplog):
+    with caplog.at_level(logging.WARNING, "qacal.service"):
+        fitted.set_threshold(0.9).save(folder)
+        client.app.state.service.models.reload()
+        fitted.set_threshold(0.6)
+        assert caplog.text == ""
+        QACalibrator(features=()).fit(answers(400, seed=5)).save(folder)
+        client.app.state.service.models.reload()
+        assert "no longer abstains" in caplog.text
+        caplog.clear()
+        QACalibrator(features=()).fit(answers(400, seed=6)).save(folder)
+        client.app.state.service.models.reload()
+        assert caplog.text == ""
+
+
 def test_columns_that_a_record_lacks_are_named(tmp_path):
     rows = [{**row, "retrieval": 3.0 * row["correct"] + at % 7} for at, row in enumerate(answers(600))]
     QACalibrator(features=["retrieval"]).fit(rows).save(tmp_path / "model")

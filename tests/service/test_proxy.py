@@ -583,6 +583,17 @@ def test_strange_letters_in_a_key_are_passed_on(client, stub):
     assert not sent.isascii()
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_abstaining_without_a_threshold_has_a_warning(tmp_path, stub, streams):
+    QACalibrator(features=()).fit(answers(500)).save(tmp_path / "plain")
+    with serving(str(tmp_path / "plain"), tmp_path, upstream=stub.url) as client:
+        plain, asked = (ask(client, headers, stream=streams) for headers in ({}, {"x-qa-calibration-mode": "abstain"}))
+    plain, asked = (evidence_of(events(one)) if streams else one.json()[NAME] for one in (plain, asked))
+    assert "warning" not in plain
+    assert asked["decision"] is None
+    assert asked["warning"].startswith("the model has no threshold, so no answer is withheld")
+
+
 # A caller that goes away
 
 

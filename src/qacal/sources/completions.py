@@ -188,6 +188,8 @@ class Plan:
         if read.confidence is None:
             return unread(read), None
         evidence = self.evidence(read, *await calibrate(self.record(read, reply.model, known)))
+        if abstains:
+            evidence |= warned(evidence.get("warning"), without_threshold(evidence))
         replacement = abstention(evidence) if abstains else None
         if replacement is not None:
             evidence["replaced"] = True
@@ -259,6 +261,17 @@ def warned(*doubts: str | None) -> dict[str, str]:
     """
     found = [doubt for doubt in doubts if doubt is not None]
     return {"warning": "; ".join(found)} if found else {}
+
+
+def without_threshold(evidence: Mapping[str, Any]) -> str | None:
+    """Return the doubt about an answer that was to be replaced if it is bad, by a model that cannot decide.
+
+    >>> without_threshold({"calibrated": 0.3, "decision": None})
+    'the model has no threshold, so no answer is withheld; qacal threshold --save chooses one'
+    """
+    if evidence["calibrated"] is None or evidence["decision"] is not None:
+        return None
+    return "the model has no threshold, so no answer is withheld; qacal threshold --save chooses one"
 
 
 def other_than_fitted(what: str, value: Any, fitted: Collection[Any]) -> str | None:
