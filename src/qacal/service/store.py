@@ -290,6 +290,14 @@ class Store:
             count, last = connection.execute(query).one()
         return count, last or 0.0
 
+    def bets_on_others(self, model: str, version: str, since: float | None = None) -> int:
+        """Return how many labels of audits the answers of all other versions of a model have had."""
+        query = sa.select(sa.func.count()).where(bets.c.model == model, bets.c.model_version != version)
+        if since is not None:
+            query = query.where(bets.c.time >= since)
+        with reported(), self._engine.connect() as connection:
+            return int(connection.execute(query).scalar_one())
+
     def volunteered(self, model: str, version: str, since: float | None = None) -> list[tuple[str | None, int]]:
         """Return the cells of the answers of a version that have a volunteered label, and how many have them."""
         query = _of_version(sa.select(answers.c.cells, sa.func.count()), answers, model, version, since)

@@ -31,6 +31,7 @@ from qacal.metrics.words import percent
 from qacal.service.database import StoreError
 from qacal.service.guard import RefusedError, is_key
 from qacal.service.upstream import UpstreamError
+from qacal.service.watch import of_other_versions
 
 if TYPE_CHECKING:
     from qacal.service.app import Service
@@ -286,7 +287,8 @@ def _watch_of(found: dict[str, Any] | None, one: content.Shown) -> dict[str, Any
         if (model["name"], model["version"]) == (one.served.name, one.served.version):
             for part in model["parts"]:
                 if part["value"] == one.value:
-                    return {**model, **part, "signals": [*part["signals"], *model["signals"]]}
+                    signals = [*part["signals"], *model["signals"]]
+                    return {**model, **part, "signals": signals, "others": of_other_versions(model["other_versions"])}
     return None
 
 
