@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from html import escape
 from inspect import signature
@@ -32,6 +32,7 @@ from qacal.service.settings import NO_STORE, Settings
 from qacal.service.store import Store, row_of
 from qacal.service.telemetry import Telemetry
 from qacal.service.upstream import Upstream, UpstreamError
+from qacal.sources.completions import SOURCES
 
 _DESCRIPTION = """Turns the confidence that an LLM states into the probability that its answer is correct.
 
@@ -132,13 +133,17 @@ class Service:
         if self.store is not None:
             self.store.close()
 
-    async def calibrate(self, batch: Batch, upstream_model: str | None = None) -> list[dict[str, Any]]:
+    async def calibrate(
+        self, batch: Batch, upstream_model: str | None = None, *, is_own: bool = False
+    ) -> list[dict[str, Any]]:
         """Return a result for each record: its evidence, or an error.
 
         upstream_model : the LLM that an upstream says it used, for the store.
+        is_own : whether the service itself read the confidences, and not a caller.
         """
         if not self.models.served:
-            return [self._collected(batch.model, item, upstream_model) for item in batch.items]
+            kinds = () if is_own else SOURCES.get(self.settings.confidence_from, ())
+            return [self._collected(batch.model, item, upstream_model, kinds) for item in batch.items]
         results: list[dict[str, Any]] = [{}] * len(batch.items)
         groups: dict[Served, list[tuple[int, dict[str, Any]]]] = {}
         for place, item in enumerate(batch.items):
@@ -172,8 +177,13 @@ class Service:
         self.telemetry.calibration.observe(time.perf_counter() - began)
         return results
 
-    def _collected(self, name: str | None, record: Any, upstream_model: str | None) -> dict[str, Any]:
-        """Store a record for the first fit of the model, and return a result without a calibrated confidence."""
+    def _collected(
+        self, name: str | None, record: Any, upstream_model: str | None, kinds: Collection[str]
+    ) -> dict[str, Any]:
+        """Store a record for the first fit of the model, and return a result without a calibrated confidence.
+
+        kinds : of confidence, one of which a record must have if it names its own; empty for any.
+        """
         (own,) = self.models.paths
         try:
             if name not in (None, own):
@@ -188,6 +198,12 @@ class Service:
                 raise InputError("question is missing.")
             if not isinstance(record.get("id"), str | int | None):
                 raise InputError(f"id is {record['id']!r:.40}; expected a text or a whole number.")
+            kind = record.get("confidence_source")
+            if kinds and kind is not None and kind not in kinds:
+                raise InputError(
+                    f"confidence_source is {kind!r:.40}, and this service collects {' or '.join(kinds)} "
+                    f"(--confidence-from {self.settings.confidence_from}): a model is for one kind."
+                )
         except InputError as error:
             self.telemetry.refused(own, record if isinstance(record, dict) else {}, str(error))
             return _error("invalid_record", str(error))
@@ -208,7 +224,7 @@ class Service:
         self, records: list[dict[str, Any]], model: str | None = None, upstream_model: str | None = None
     ) -> list[dict[str, Any]]:
         """Return the result of each record of a further route: its evidence, or an error."""
-        return await self.calibrate(Batch(items=records, model=model, explain=False), upstream_model)
+        return await self.calibrate(Batch(items=records, model=model, explain=False), upstream_model, is_own=True)
 
     async def label(self, labels: Labels) -> list[dict[str, Any]]:
         """Write labels, and return what became of each when they are on disk."""

@@ -54,12 +54,13 @@ class ConfidenceFrom(StrEnum):
     P_TRUE = "p-true"
 
 
-_SOURCES = {
+SOURCES = {
     ConfidenceFrom.LOGPROBS: (TOKENS,),
     ConfidenceFrom.SECOND_QUESTION: (STATED,),
     ConfidenceFrom.ONE_CALL: (STATED,),
     ConfidenceFrom.P_TRUE: (P_TRUE,),
 }
+"""The kinds of confidence of each choice; those of AUTO depend on the model."""
 
 
 @dataclass(frozen=True)
@@ -324,7 +325,7 @@ class Planner:
     def _of(self, choice: ConfidenceFrom, model: BaseModel | None) -> Plan:
         known = set() if model is None else model._fitted_on("confidence_source")
         prompts = set() if model is None else {str(prompt) for prompt in model._fitted_on("prompt")}
-        sources = _automatic(known) if choice is ConfidenceFrom.AUTO else _SOURCES[choice]
+        sources = _automatic(known) if choice is ConfidenceFrom.AUTO else SOURCES[choice]
         parts = () if model is None else model._models.values()
         reads_tokens = any("confidence_tokens" in part.pipeline_.values_seen() for part in parts)
         return Plan(
