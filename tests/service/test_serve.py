@@ -204,6 +204,7 @@ def test_wrong_use_is_named_before_anything_is_loaded(folder):
         ((folder, folder), "two models have the name"),
         ((folder, "--port", "70000"), "65535"),
         ((folder, "--upstream", "nowhere"), "the base URL is 'nowhere'"),
+        ((folder, "--store", "none", "--store-text"), "choose a --store other than none"),
         ((folder, "--confidence-from", "guess"), "second-question"),
         ((folder, "--allow-other-source", "topic"), "allow_other_source is 'topic'"),
     ):

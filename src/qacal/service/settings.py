@@ -75,6 +75,10 @@ class Settings:
             raise InputError(
                 "--collect needs exactly one MODEL, and a --store other than none, in which texts are kept."
             )
+        if self.keep_text and self.store == NO_STORE:
+            raise InputError(
+                "--store-text keeps the texts in the store; choose a --store other than none, or leave it out."
+            )
         if self.collects and self.upstream is not None and self.confidence_from is ConfidenceFrom.AUTO:
             raise InputError(
                 "a first model needs confidences of one kind: choose one by --confidence-from. second-question works "
