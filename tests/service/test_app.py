@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import json
 import logging
+import re
 import threading
 import time
 from contextlib import contextmanager
@@ -469,16 +470,25 @@ def test_a_weak_key_is_refused_and_not_shown():
     assert "hunter2" not in str(raised.value)
 
 
-def test_logs_have_no_text_of_requests(client, caplog):
+@pytest.mark.parametrize("is_logged", [False, True])
+def test_logs_have_no_text_of_requests(folder, tmp_path, caplog, is_logged):
     secret = "a very secret question"
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG), serving(folder, tmp_path, log_requests=is_logged) as client:
         calibrate(client, [{**ROWS[0], "question": secret}, {"question": secret, "confidence": secret}])
         client.get(f"/{secret}")
+        client.request("SECRET", "/v1/calibrate")
         client.post("/v1/calibrate", json={"items": secret})
-    told = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("qacal"))
-    assert "/v1/calibrate 200" in told
-    assert secret not in told
-    assert "secret" not in client.get("/metrics").text
+        assert "secret" not in client.get("/metrics").text
+    said = [record for record in caplog.records if record.name.startswith("qacal")]
+    told = "\n".join(record.getMessage() for record in said)
+    assert "secret" not in told.lower()
+    if is_logged:
+        assert all(record.levelno == logging.INFO for record in said)
+        routes = ["POST /v1/calibrate 200", "GET other 404", "other /v1/calibrate 405", "POST /v1/calibrate 422"]
+        routes.append("GET /metrics 200")
+        assert [re.sub(r" [0-9.]+ ms$", "", line) for line in told.split("\n")] == routes
+    else:
+        assert told == ""
 
 
 # What it says about itself

@@ -35,6 +35,7 @@ Links of other sites may lead to it; it refuses their forms itself.
 """
 
 
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 NOT_JSON = "send the request as JSON: Content-Type: application/json."
 
 
@@ -91,7 +92,9 @@ class Guard:
             seconds = time.perf_counter() - began
             self._telemetry.requests.labels(route, str(status)).inc()
             self._telemetry.duration.labels(route).observe(seconds)
-            _log.debug("%s %s %d %.1f ms", scope["method"], route, status, 1000 * seconds)
+            if self._settings.log_requests:
+                method = scope["method"] if scope["method"] in _METHODS else "other"
+                _log.info("%s %s %d %.1f ms", method, route, status, 1000 * seconds)
         return None
 
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
