@@ -153,7 +153,11 @@ def test_headers_allow_only_the_page_itself(client):
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "http://["])
 def test_forms_of_other_origins_are_refused(client, origin):
-    assert post(client, FORM, origin=origin).status_code == 403
+    page = post(client, FORM, origin=origin)
+    assert page.status_code == 403
+    check(page.text)
+    assert "came from another site" in page.text
+    assert "<form" not in page.text  # there is no key to ask for
     assert post(client, {"key": KEY}, "/login", origin=origin).status_code == 403
     assert stored(client) == []
 

@@ -57,10 +57,14 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
         bearer = request.headers.get("authorization", "").encode("latin-1")
         return is_key(bearer, settings.api_key) or _is_session(request.cookies.get(COOKIE, ""), settings.api_key)
 
+    def login_page(status: int = 200, problem: str = "") -> Response:
+        """Ask for the key, if there is one, and say what is wrong."""
+        return _html("login.html", status, problem=problem, has_key=settings.api_key is not None)
+
     @app.get("/", include_in_schema=False)
     async def page(request: Request) -> Response:
         if not is_let_in(request):
-            return _html("login.html", problem="")
+            return login_page()
         query = {name: values[-1] for name, values in parse_qs(request.url.query).items()}
         if "routes" in query:
             return _routes(app, query["routes"])
@@ -69,9 +73,9 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
     @app.post("/", include_in_schema=False)
     async def posted(request: Request) -> Response:
         if not _is_same_origin(request):
-            return _html("login.html", 403, problem=_NOT_HERE)
+            return login_page(403, _NOT_HERE)
         if not is_let_in(request):
-            return _html("login.html", 401, problem="Send the key first; then send the form again.")
+            return login_page(401, "Send the key first; then send the form again.")
         form = await _form(request)
         if "correct" in form:
             return await shown(request, form, labelled=await _label(service, form))
@@ -80,9 +84,9 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
     @app.post("/ask", include_in_schema=False)
     async def asked(request: Request) -> Response:
         if not _is_same_origin(request):
-            return _html("login.html", 403, problem=_NOT_HERE)
+            return login_page(403, _NOT_HERE)
         if not is_let_in(request):
-            return _html("login.html", 401, problem="Send the key first; then send the form again.")
+            return login_page(401, "Send the key first; then send the form again.")
         form = await _form(request)
         try:
             reply = await _replied(app.state.proxy, form)
@@ -93,10 +97,10 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
     @app.post("/login", include_in_schema=False)
     async def login(request: Request) -> Response:
         if not _is_same_origin(request):
-            return _html("login.html", 403, problem=_NOT_HERE)
+            return login_page(403, _NOT_HERE)
         given = (await _form(request)).get("key", "").strip()
         if settings.api_key is not None and not is_key(b"Bearer " + given.encode(), settings.api_key):
-            return _html("login.html", 401, problem="This is not the key of this service.")
+            return login_page(401, "This is not the key of this service.")
         reply = RedirectResponse("./", 303)
         if settings.api_key is not None:
             reply.set_cookie(
