@@ -579,16 +579,21 @@ def test_a_folder_that_is_gone_is_told_once(client, folder, caplog):
     models.reload()
 
 
-def test_a_store_that_is_deleted_refuses_labels_and_says_so(client, tmp_path):
+def test_a_store_that_is_deleted_refuses_labels_and_says_so(client, tmp_path, caplog):
     (one,) = calibrate(client, ROWS[:1])
     wait_for(lambda: stored(client))
     (tmp_path / "served.db").unlink()
     reply = client.post("/v1/feedback", json={"items": [{"id": one["id"], "correct": 1}]})
     assert (reply.status_code, reply.json()["error"]["code"]) == (503, "store_failed")
     assert "served.db was deleted or replaced" in reply.json()["error"]["message"]
+    assert "the store failed: " in caplog.text
+    page = client.get("/").text
+    assert "start the service again. </p>" in page
     assert "calibrated" in calibrate(client, ROWS[:1])[0]
     wait_for(lambda: client.get("/readyz").json()["lost"] == 1)
     assert client.get("/readyz").json()["store"] == "failed"
+    assert "the store failed, 1 answer was not stored: " in caplog.text
+    assert "start the service again. 1 served answer was not stored since" in client.get("/").text
 
 
 def test_a_damaged_version_leaves_the_old_one(client, folder, fitted, caplog):

@@ -186,8 +186,8 @@ class Store:
             self.counts.lost += len(rows)
             if isinstance(error, _NOT_DATA):
                 self.problem = said(error)
-            lost = counted(len(rows), "answer was", "answers were")
-            _log.error("the store failed, %s not stored: %s", lost, said(error))
+            lost = f", {counted(len(rows), 'answer was', 'answers were')} not stored" if rows else ""
+            _log.error("the store failed%s: %s", lost, said(error))
             for task in tasks:
                 task.done.set_exception(StoreError(f"the database cannot be used now: {said(error)}"))
             return
