@@ -88,6 +88,7 @@ def test_reasons_come_only_if_asked_for(client):
     ("bad", "message"),
     [
         ({"question": "?", "answer": "!", "confidence": 85}, "confidence is 85; expected 0 to 1."),
+        ({"question": "?", "answer": "!", "confidence": 1.5}, "confidence is 1.5; expected 0 to 1."),
         ({"question": "?", "answer": "!"}, "confidence"),
         ({"question": "?", "confidence": 0.5}, "answer"),
         ({"question": 5, "answer": {}, "confidence": 0.5}, "expected text"),
@@ -103,6 +104,7 @@ def test_a_bad_record_is_an_error_of_its_own(client, bad, message):
     found = calibrate(client, [*ROWS[:3], bad, *ROWS[3:5]])
     assert message in found[3]["error"]["message"]
     assert "--" not in found[3]["error"]["message"]
+    assert "No value here" not in found[3]["error"]["message"]
     others = found[:3] + found[4:]
     assert [one["calibrated"] for one in others] == pytest.approx([one["calibrated"] for one in good], abs=1e-12)
 

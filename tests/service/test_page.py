@@ -91,7 +91,10 @@ def test_an_answer_is_that_of_explain(client, fitted):
     ("changed", "problem"),
     [
         ({"confidence": "sure"}, "The stated confidence is not a number"),
-        ({"confidence": "90"}, "Confidence is 90"),
+        ({"confidence": "90"}, "Confidence is 90; expected 0 to 1, such as 0.9 or 90%. For 90 percent, write 90%.<"),
+        ({"confidence": "7,5"}, "Confidence is 7.5; expected 0 to 1, such as 0.9 or 90%. For 7.5 percent, write"),
+        ({"confidence": "-1"}, "Confidence is -1; expected 0 to 1, such as 0.9 or 90%.<"),
+        ({"confidence": "120%"}, "Confidence is 120%; expected 0 to 1, such as 0.9 or 90%.<"),
         ({"confidence": "nan"}, "confidence"),
         ({"question": " "}, "The question is empty"),
         ({"question": "x" * 200_000}, "at most 100,000"),

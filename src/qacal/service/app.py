@@ -492,14 +492,17 @@ def _json(content: dict[str, Any]) -> Response:
 
 
 def _for_callers(message: str) -> str:
-    """Return what is wrong without advice that is about the command line or Python.
+    """Return what is wrong without advice that is about the command line, Python or whole files.
 
     >>> _for_callers("confidence is 85; expected 0 to 1. For percents, pass --percent (in Python: percent=True).")
     'confidence is 85; expected 0 to 1.'
+    >>> _for_callers("confidence is 1.5; expected 0 to 1. No value here is above 1.5, as on a scale from 0 to 10.")
+    'confidence is 1.5; expected 0 to 1.'
     """
     message = message.removeprefix("records: ").replace("records has no column", "the record has no field", 1)
     first, *others = message.split(". ")
-    kept = [first, *(part for part in others if " --" not in part and "(in Python" not in part)]
+    about_files = (" --", "(in Python", "No value here is above")
+    kept = [first, *(part for part in others if not any(text in part for text in about_files))]
     return f"{'. '.join(kept).rstrip('.')}."
 
 

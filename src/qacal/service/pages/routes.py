@@ -209,6 +209,10 @@ async def _answer(service: Service, one: content.Shown, form: dict[str, str]) ->
         confidence = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         raise InputError("The stated confidence is not a number; expected 0 to 1, such as 0.9, or 90%.") from None
+    if not 0 <= confidence <= 1:
+        may_be_percent = 1 < confidence <= 100 and not text.endswith("%")
+        hint = f" For {confidence:g} percent, write {confidence:g}%." if may_be_percent else ""
+        raise InputError(f"Confidence is {text:.40}; expected 0 to 1, such as 0.9 or 90%.{hint}")
     batch = Batch(items=[one.record(texts, confidence)], model=one.served.name, explain=True)
     (result,) = await service.calibrate(batch)
     if "error" in result:
