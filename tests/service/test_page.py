@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from qacal import QACalibrator
+from qacal import QACalibrator, load
 from qacal.model.model_set import ModelSet
 from qacal.service.pages import content
 from qacal.service.pages.routes import COOKIE, _is_session, _session
@@ -135,6 +135,19 @@ def test_thresholds_come_from_the_query(client):
     coverage = [row[0] for row in curve]
     assert coverage == sorted(coverage, reverse=True)
     assert coverage[0] == 1.0
+
+
+def test_a_certified_threshold_is_shown_with_its_guarantee(client, folder):
+    assert "held-out answers." in client.get("/").text
+    assert "With probability" not in client.get("/").text
+    model = load(folder)
+    held_out = [{**row, "correct": int(row["confidence"] > 0.55)} for row in answers(800, seed=9)]
+    for per_group, more in ((False, ""), (True, ", in every group that has a threshold,")):
+        certified = model.choose_threshold(held_out, accuracy=0.7, alpha=0.05, per_group=per_group)
+        model.set_threshold(certified).save(folder)
+        client.app.state.service.models.reload()
+        expected = f"With probability 95%, at least 70% of the answers that it gives{more} are correct (certified on"
+        assert f"{expected} {certified.rows:,} held-out answers)." in client.get("/").text
 
 
 def test_labels_of_the_page_are_volunteered(client):

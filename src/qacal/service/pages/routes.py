@@ -275,6 +275,7 @@ def _rendered(
         "threshold": threshold,
         "effect": content.at_threshold(curve, threshold) if curve else "",
         "rule": rule,
+        "certificate": content.certificate(rule),
         "groups": content.groups_of(one.model),
     }
 
