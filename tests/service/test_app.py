@@ -26,6 +26,7 @@ from qacal.service.telemetry import Telemetry
 from qacal.storage import version_of
 from tests.answers import answers
 
+JSON = {"content-type": "application/json"}
 KEY = "a-key-of-sixteen-characters"
 ROWS = [{name: row[name] for name in ("question", "answer", "confidence")} for row in answers(40, seed=7)]
 
@@ -285,6 +286,47 @@ def test_strange_requests_are_answered(client, body, status):
     reply = client.post("/v1/calibrate", content=body, headers={"content-type": "application/json"})
     assert reply.status_code in ((422, 400) if status == 422 else (status,))
     assert "error" in reply.text or "calibrated" in reply.text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/v1/calibrate", [], "the body is not a JSON object."),
+        ("/v1/decisions", [], "the body is not a JSON object."),
+        ("/v1/feedback", {"items": []}, "items is too short: expected at least 1, found 0."),
+        (
+            "/v1/decisions",
+            {"model": "m", "input": "", "questions": []},
+            "questions is too short: expected at least 1, found 0.",
+        ),
+        (
+            "/v1/calibrate",
+            {"items": ROWS[:1], "explian": True},
+            "there is no field 'explian'; GET /docs lists the fields.",
+        ),
+        ("/v1/feedback", {"items": [{}], "source": "audit"}, "there is no field 'source'; GET /docs lists the fields."),
+    ],
+)
+def test_a_wrong_body_is_told_in_plain_words(client, path, body, message):
+    reply = client.post(path, json=body)
+    assert (reply.status_code, reply.json()["error"]["message"]) == (422, message)
+
+
+def test_the_name_of_an_unknown_field_is_cut(client):
+    for name in ("x" * 1000, "\ud800"):
+        reply = client.post("/v1/calibrate", content=json.dumps({"items": [{}], name: 1}), headers=JSON)
+        assert reply.status_code == 422
+        assert len(reply.text) < 300
+
+
+def test_a_route_that_is_not_there_is_told_without_its_path(client):
+    for method, path in (("POST", "/v1/embeddings"), ("GET", "/v1/answers")):
+        reply = client.request(method, path)
+        assert reply.status_code == 404
+        assert reply.json()["error"] == {
+            "code": "http_error",
+            "message": "there is no such route; GET /docs lists them.",
+        }
 
 
 def test_a_body_that_is_no_json_is_told_so(client):
@@ -668,9 +710,9 @@ def test_a_label_that_is_none_is_an_error_of_its_own(client, correct):
         ({"id": "a" * 32, "correct": 1, "source": "guess"}, "source: "),
         ({"id": "a" * 32, "correct": 1, "source": "audit", "probability": 2}, "probability: "),
         ({"id": "a" * 32, "correct": 1, "probability": 0.5}, "volunteered label has no probability"),
-        ("a" * 32, "the item: "),
-        (None, "the item: "),
-        ([], "the item: "),
+        ("a" * 32, "the item is not a JSON object."),
+        (None, "the item is not a JSON object."),
+        ([], "the item is not a JSON object."),
     ],
 )
 def test_an_item_that_is_no_label_is_an_error_of_its_own(client, item, message):

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from html import escape
 from inspect import signature
@@ -16,7 +16,7 @@ from uuid import uuid4
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, Field, StrictBool, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
@@ -67,6 +67,7 @@ _PROBLEM = {
 class Batch(BaseModel):
     """Records to calibrate."""
 
+    model_config = ConfigDict(extra="forbid")
     items: list[Any] = Field(
         min_length=1,
         description="Records, which are objects: question, answer, confidence, and the columns that the model reads.",
@@ -104,6 +105,7 @@ class LabelOf(BaseModel):
 class Labels(BaseModel):
     """Labels of served answers."""
 
+    model_config = ConfigDict(extra="forbid")
     items: list[Any] = Field(
         min_length=1,
         description="Labels: the `id` of a result, and `correct`: true or 1, false or 0, or a number in between. "
@@ -354,12 +356,14 @@ def _handle_errors(app: FastAPI) -> None:
         if first["type"] == "json_invalid":
             problem = _not_json(first["ctx"]["error"], first["loc"][-1])
             return JSONResponse(_error("invalid_request", problem), 422)
-        where, problem = ".".join(map(str, first["loc"][1:])), first["msg"]
-        return JSONResponse(_error("invalid_request", f"{where or 'the body'}: {problem}."), 422)
+        where = ".".join(map(str, first["loc"][1:])) or "the body"
+        return JSONResponse(_error("invalid_request", _told(where, first)), 422)
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return JSONResponse(_error("http_error", str(error.detail)), error.status_code, headers=error.headers)
+        # The path is the caller's text, and is not repeated.
+        problem = "there is no such route; GET /docs lists them." if error.status_code == 404 else str(error.detail)
+        return JSONResponse(_error("http_error", problem), error.status_code, headers=error.headers)
 
     app.add_exception_handler(RefusedError, refused)
     app.add_exception_handler(RecursionError, refused)
@@ -520,11 +524,25 @@ def _invalid_label(item: Any, error: ValidationError) -> dict[str, Any]:
     first = error.errors(include_input=False, include_url=False)[0]
     where = str(first["loc"][0]) if first["loc"] else "the item"
     # Of the possible types of `correct`, each has a complaint of its own.
-    problem = f"{where}: {first['msg']}."
+    problem = _told(where, first)
     if where == "correct":
         found = "missing or null" if isinstance(item, dict) and item.get("correct") is None else "no label"
         problem = f"correct is {found}; expected 0 or 1, or a number in between."
     return {"id": id_ if isinstance(id_, str) else None, **_error("invalid_label", problem)}
+
+
+_TOLD = {
+    "extra_forbidden": "there is no field {where!r:.80}; GET /docs lists the fields.",
+    "model_attributes_type": "{where} is not a JSON object.",
+    "model_type": "{where} is not a JSON object.",
+    "too_short": "{where} is too short: expected at least {min_length}, found {actual_length}.",
+}
+
+
+def _told(where: str, problem: Mapping[str, Any]) -> str:
+    """Return a problem of pydantic in a sentence; some of its own are about Python."""
+    sentence = _TOLD.get(problem["type"], "{where}: {msg}.")
+    return sentence.format(where=where, msg=problem["msg"], **problem.get("ctx", {}))
 
 
 def _label_error(id_: str, error: InputError) -> dict[str, Any]:
