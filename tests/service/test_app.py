@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import json
 import logging
+import re
 import threading
 import time
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from qacal.service.telemetry import Telemetry
 from qacal.storage import version_of
 from tests.answers import answers
 
+JSON = {"content-type": "application/json"}
 KEY = "a-key-of-sixteen-characters"
 ROWS = [{name: row[name] for name in ("question", "answer", "confidence")} for row in answers(40, seed=7)]
 
@@ -87,6 +89,7 @@ def test_reasons_come_only_if_asked_for(client):
     ("bad", "message"),
     [
         ({"question": "?", "answer": "!", "confidence": 85}, "confidence is 85; expected 0 to 1."),
+        ({"question": "?", "answer": "!", "confidence": 1.5}, "confidence is 1.5; expected 0 to 1."),
         ({"question": "?", "answer": "!"}, "confidence"),
         ({"question": "?", "confidence": 0.5}, "answer"),
         ({"question": 5, "answer": {}, "confidence": 0.5}, "expected text"),
@@ -102,6 +105,7 @@ def test_a_bad_record_is_an_error_of_its_own(client, bad, message):
     found = calibrate(client, [*ROWS[:3], bad, *ROWS[3:5]])
     assert message in found[3]["error"]["message"]
     assert "--" not in found[3]["error"]["message"]
+    assert "No value here" not in found[3]["error"]["message"]
     others = found[:3] + found[4:]
     assert [one["calibrated"] for one in others] == pytest.approx([one["calibrated"] for one in good], abs=1e-12)
 
@@ -282,6 +286,47 @@ def test_strange_requests_are_answered(client, body, status):
     reply = client.post("/v1/calibrate", content=body, headers={"content-type": "application/json"})
     assert reply.status_code in ((422, 400) if status == 422 else (status,))
     assert "error" in reply.text or "calibrated" in reply.text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/v1/calibrate", [], "the body is not a JSON object."),
+        ("/v1/decisions", [], "the body is not a JSON object."),
+        ("/v1/feedback", {"items": []}, "items is too short: expected at least 1, found 0."),
+        (
+            "/v1/decisions",
+            {"model": "m", "input": "", "questions": []},
+            "questions is too short: expected at least 1, found 0.",
+        ),
+        (
+            "/v1/calibrate",
+            {"items": ROWS[:1], "explian": True},
+            "there is no field 'explian'; GET /docs lists the fields.",
+        ),
+        ("/v1/feedback", {"items": [{}], "source": "audit"}, "there is no field 'source'; GET /docs lists the fields."),
+    ],
+)
+def test_a_wrong_body_is_told_in_plain_words(client, path, body, message):
+    reply = client.post(path, json=body)
+    assert (reply.status_code, reply.json()["error"]["message"]) == (422, message)
+
+
+def test_the_name_of_an_unknown_field_is_cut(client):
+    for name in ("x" * 1000, "\ud800"):
+        reply = client.post("/v1/calibrate", content=json.dumps({"items": [{}], name: 1}), headers=JSON)
+        assert reply.status_code == 422
+        assert len(reply.text) < 300
+
+
+def test_a_route_that_is_not_there_is_told_without_its_path(client):
+    for method, path in (("POST", "/v1/embeddings"), ("GET", "/v1/answers")):
+        reply = client.request(method, path)
+        assert reply.status_code == 404
+        assert reply.json()["error"] == {
+            "code": "http_error",
+            "message": "there is no such route; GET /docs lists them.",
+        }
 
 
 def test_a_body_that_is_no_json_is_told_so(client):
@@ -469,16 +514,25 @@ def test_a_weak_key_is_refused_and_not_shown():
     assert "hunter2" not in str(raised.value)
 
 
-def test_logs_have_no_text_of_requests(client, caplog):
+@pytest.mark.parametrize("is_logged", [False, True])
+def test_logs_have_no_text_of_requests(folder, tmp_path, caplog, is_logged):
     secret = "a very secret question"
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG), serving(folder, tmp_path, log_requests=is_logged) as client:
         calibrate(client, [{**ROWS[0], "question": secret}, {"question": secret, "confidence": secret}])
         client.get(f"/{secret}")
+        client.request("SECRET", "/v1/calibrate")
         client.post("/v1/calibrate", json={"items": secret})
-    told = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("qacal"))
-    assert "/v1/calibrate 200" in told
-    assert secret not in told
-    assert "secret" not in client.get("/metrics").text
+        assert "secret" not in client.get("/metrics").text
+    said = [record for record in caplog.records if record.name.startswith("qacal")]
+    told = "\n".join(record.getMessage() for record in said)
+    assert "secret" not in told.lower()
+    if is_logged:
+        assert all(record.levelno == logging.INFO for record in said)
+        routes = ["POST /v1/calibrate 200", "GET other 404", "other /v1/calibrate 405", "POST /v1/calibrate 422"]
+        routes.append("GET /metrics 200")
+        assert [re.sub(r" [0-9.]+ ms$", "", line) for line in told.split("\n")] == routes
+    else:
+        assert told == ""
 
 
 # What it says about itself
@@ -534,6 +588,21 @@ def test_a_new_version_is_served_and_the_old_one_put_back(client, folder, fitted
     assert "qacal_model_reloads_total 2.0" in client.get("/metrics").text
 
 
+def test_a_version_without_the_threshold_of_the_one_before_is_told(client, folder, fitted, caplog):
+    with caplog.at_level(logging.WARNING, "qacal.service"):
+        fitted.set_threshold(0.9).save(folder)
+        client.app.state.service.models.reload()
+        fitted.set_threshold(0.6)
+        assert caplog.text == ""
+        QACalibrator(features=()).fit(answers(400, seed=5)).save(folder)
+        client.app.state.service.models.reload()
+        assert "no longer abstains" in caplog.text
+        caplog.clear()
+        QACalibrator(features=()).fit(answers(400, seed=6)).save(folder)
+        client.app.state.service.models.reload()
+        assert caplog.text == ""
+
+
 def test_columns_that_a_record_lacks_are_named(tmp_path):
     rows = [{**row, "retrieval": 3.0 * row["correct"] + at % 7} for at, row in enumerate(answers(600))]
     QACalibrator(features=["retrieval"]).fit(rows).save(tmp_path / "model")
@@ -554,16 +623,21 @@ def test_a_folder_that_is_gone_is_told_once(client, folder, caplog):
     models.reload()
 
 
-def test_a_store_that_is_deleted_refuses_labels_and_says_so(client, tmp_path):
+def test_a_store_that_is_deleted_refuses_labels_and_says_so(client, tmp_path, caplog):
     (one,) = calibrate(client, ROWS[:1])
     wait_for(lambda: stored(client))
     (tmp_path / "served.db").unlink()
     reply = client.post("/v1/feedback", json={"items": [{"id": one["id"], "correct": 1}]})
     assert (reply.status_code, reply.json()["error"]["code"]) == (503, "store_failed")
     assert "served.db was deleted or replaced" in reply.json()["error"]["message"]
+    assert "the store failed: " in caplog.text
+    page = client.get("/").text
+    assert "start the service again. </p>" in page
     assert "calibrated" in calibrate(client, ROWS[:1])[0]
     wait_for(lambda: client.get("/readyz").json()["lost"] == 1)
     assert client.get("/readyz").json()["store"] == "failed"
+    assert "the store failed, 1 answer was not stored: " in caplog.text
+    assert "start the service again. 1 served answer was not stored since" in client.get("/").text
 
 
 def test_a_damaged_version_leaves_the_old_one(client, folder, fitted, caplog):
@@ -636,9 +710,9 @@ def test_a_label_that_is_none_is_an_error_of_its_own(client, correct):
         ({"id": "a" * 32, "correct": 1, "source": "guess"}, "source: "),
         ({"id": "a" * 32, "correct": 1, "source": "audit", "probability": 2}, "probability: "),
         ({"id": "a" * 32, "correct": 1, "probability": 0.5}, "volunteered label has no probability"),
-        ("a" * 32, "the item: "),
-        (None, "the item: "),
-        ([], "the item: "),
+        ("a" * 32, "the item is not a JSON object."),
+        (None, "the item is not a JSON object."),
+        ([], "the item is not a JSON object."),
     ],
 )
 def test_an_item_that_is_no_label_is_an_error_of_its_own(client, item, message):

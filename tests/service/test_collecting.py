@@ -119,6 +119,15 @@ def test_a_record_that_no_fit_could_read_is_refused_at_once(collecting):
     assert [one["error"]["message"][:11] for one in results] == ["question is", "id is [1]; "]
 
 
+def test_a_record_with_another_kind_of_confidence_is_refused(collecting):
+    kinds = (None, "tokens", "stated", 5)
+    results = calibrate(collecting, [{**ROWS[0], "confidence_source": kind} for kind in kinds])
+    assert ["error" in one for one in results] == [False, False, True, True]
+    message = results[2]["error"]["message"]
+    assert message.startswith("confidence_source is 'stated', and this service collects tokens (--confidence-from log")
+    wait_for(lambda: len(stored(collecting)) == 2)
+
+
 def sampled(tmp_path, records):
     """Return the sample for a first fit of records that an audit labelled, all with the same chance."""
     store = Store(f"sqlite:///{tmp_path / 'some.db'}")

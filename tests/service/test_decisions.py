@@ -197,6 +197,15 @@ def test_answers_below_the_threshold_are_refusals_if_asked(client, upstream, fol
     assert wrong.status_code == 422
 
 
+def test_without_a_threshold_no_answer_is_a_refusal_and_it_says_so(upstream, tmp_path):
+    QACalibrator(features=()).fit(answers(500)).save(tmp_path / "plain")
+    with serving(str(tmp_path / "plain"), tmp_path, upstream=upstream.url) as client:
+        for one in decide(client, {"x-qa-calibration-mode": "abstain"})["answers"]:
+            assert one["type"] != "refusal"
+            assert "the model has no threshold" in one[NAME]["warning"]
+        assert not any("warning" in one[NAME] for one in decide(client)["answers"])
+
+
 def test_answers_are_stored_and_labelled_by_id(client):
     found = decide(client)["answers"]
     labels = [{"id": one[NAME]["id"], "correct": at % 2} for at, one in enumerate(found)]

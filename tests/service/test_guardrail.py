@@ -156,6 +156,7 @@ def test_without_a_threshold_nothing_is_blocked(tmp_path):
     with serving(str(tmp_path / "plain"), tmp_path) as client:
         found = check(client, STATED, additional_provider_specific_params={"mode": "block"})
     assert (found["action"], found[NAME][0]["decision"]) == ("NONE", None)
+    assert "the model has no threshold" in found[NAME][0]["warning"]
 
 
 def test_several_texts_are_checked_each(client):

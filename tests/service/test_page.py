@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from qacal import QACalibrator
+from qacal import QACalibrator, load
 from qacal.model.model_set import ModelSet
 from qacal.service.pages import content
 from qacal.service.pages.routes import COOKIE, _is_session, _session
@@ -91,7 +91,10 @@ def test_an_answer_is_that_of_explain(client, fitted):
     ("changed", "problem"),
     [
         ({"confidence": "sure"}, "The stated confidence is not a number"),
-        ({"confidence": "90"}, "Confidence is 90"),
+        ({"confidence": "90"}, "Confidence is 90; expected 0 to 1, such as 0.9 or 90%. For 90 percent, write 90%.<"),
+        ({"confidence": "7,5"}, "Confidence is 7.5; expected 0 to 1, such as 0.9 or 90%. For 7.5 percent, write"),
+        ({"confidence": "-1"}, "Confidence is -1; expected 0 to 1, such as 0.9 or 90%.<"),
+        ({"confidence": "120%"}, "Confidence is 120%; expected 0 to 1, such as 0.9 or 90%.<"),
         ({"confidence": "nan"}, "confidence"),
         ({"question": " "}, "The question is empty"),
         ({"question": "x" * 200_000}, "at most 100,000"),
@@ -134,6 +137,19 @@ def test_thresholds_come_from_the_query(client):
     assert coverage[0] == 1.0
 
 
+def test_a_certified_threshold_is_shown_with_its_guarantee(client, folder):
+    assert "held-out answers." in client.get("/").text
+    assert "With probability" not in client.get("/").text
+    model = load(folder)
+    held_out = [{**row, "correct": int(row["confidence"] > 0.55)} for row in answers(800, seed=9)]
+    for per_group, more in ((False, ""), (True, ", in every group that has a threshold,")):
+        certified = model.choose_threshold(held_out, accuracy=0.7, alpha=0.05, per_group=per_group)
+        model.set_threshold(certified).save(folder)
+        client.app.state.service.models.reload()
+        expected = f"With probability 95%, at least 70% of the answers that it gives{more} are correct (certified on"
+        assert f"{expected} {certified.rows:,} held-out answers)." in client.get("/").text
+
+
 def test_labels_of_the_page_are_volunteered(client):
     id_ = re.search('name="id" value="([0-9a-f]{32})"', post(client, FORM).text).group(1)
     page = post(client, {"id": id_, "correct": "no"})
@@ -153,7 +169,11 @@ def test_headers_allow_only_the_page_itself(client):
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "http://["])
 def test_forms_of_other_origins_are_refused(client, origin):
-    assert post(client, FORM, origin=origin).status_code == 403
+    page = post(client, FORM, origin=origin)
+    assert page.status_code == 403
+    check(page.text)
+    assert "came from another site" in page.text
+    assert "<form" not in page.text  # there is no key to ask for
     assert post(client, {"key": KEY}, "/login", origin=origin).status_code == 403
     assert stored(client) == []
 

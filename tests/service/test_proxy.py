@@ -1,6 +1,7 @@
 """The proxy, before a real HTTP server that stands for the LLM."""
 
 import json
+import logging
 import socket
 
 import pytest
@@ -582,6 +583,17 @@ def test_strange_letters_in_a_key_are_passed_on(client, stub):
     assert not sent.isascii()
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_abstaining_without_a_threshold_has_a_warning(tmp_path, stub, streams):
+    QACalibrator(features=()).fit(answers(500)).save(tmp_path / "plain")
+    with serving(str(tmp_path / "plain"), tmp_path, upstream=stub.url) as client:
+        plain, asked = (ask(client, headers, stream=streams) for headers in ({}, {"x-qa-calibration-mode": "abstain"}))
+    plain, asked = (evidence_of(events(one)) if streams else one.json()[NAME] for one in (plain, asked))
+    assert "warning" not in plain
+    assert asked["decision"] is None
+    assert asked["warning"].startswith("the model has no threshold, so no answer is withheld")
+
+
 # A caller that goes away
 
 
@@ -589,13 +601,16 @@ def test_strange_letters_in_a_key_are_passed_on(client, stub):
     ("fault", "streams", "requests"),
     [("hangs", False, 1), ("hangs", True, 1), ("hangs in a stream", True, 1), ("second hangs", False, 2)],
 )
-def test_a_caller_that_goes_away_ends_the_work_of_the_upstream(folder, stub, fault, streams, requests):
+def test_a_caller_that_goes_away_ends_the_work_of_the_upstream(
+    folder, stub, fault, streams, requests, caplog, monkeypatch
+):
     stub.fault, stub.probability = fault, None
     app = create_app(Settings({"m": folder}, store="none", reload_seconds=0.0, upstream=stub.url))
     body = json.dumps({**ASK, "stream": streams}).encode()
     kind = "Content-Type: application/json\r\n"
     head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\n{kind}Content-Length: {len(body)}\r\n\r\n"
-    with running(app) as address:
+    with running(app) as address, caplog.at_level(logging.WARNING, "uvicorn.error"):
+        monkeypatch.setattr(logging.getLogger("uvicorn.error"), "handlers", [caplog.handler])
         with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as caller:
             caller.sendall(head.encode() + body)
             wait_for(lambda: len(stub.requests) == requests)
@@ -603,6 +618,6 @@ def test_a_caller_that_goes_away_ends_the_work_of_the_upstream(folder, stub, fau
                 assert caller.recv(100).startswith(b"HTTP/1.1 200")
         assert stub.cancelled.wait(20)
         numbers = app.state.service.telemetry
-        status = 200 if fault == "hangs in a stream" else 499
-        counted = f'qacal_requests_total{{route="{PATH}",status="{status}"}} 1.0'
+        counted = f'qacal_requests_total{{route="{PATH}",status="499"}} 1.0'
         wait_for(lambda: counted in numbers.text().decode())
+    assert [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING] == []

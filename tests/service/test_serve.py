@@ -61,7 +61,7 @@ def process(folder, *options, **environment):
 
 def test_a_server_calibrates_reloads_and_stops(folder, tmp_path, fitted):
     store = f"sqlite:///{tmp_path / 'served.db'}"
-    with process(folder, "--store", store, "--reload-seconds", "0") as (server, client, _):
+    with process(folder, "--store", store, "--reload-seconds", "0", "--log-requests") as (server, client, _):
         found = client.post("/v1/calibrate", json={"items": ROWS}).json()["results"]
         expected = [fitted.explain(**row)["calibrated"] for row in ROWS]
         assert [one["calibrated"] for one in found] == pytest.approx(expected, abs=1e-12)
@@ -79,6 +79,7 @@ def test_a_server_calibrates_reloads_and_stops(folder, tmp_path, fitted):
         _, said = server.communicate(timeout=30)
         assert "version" in said
         assert f"\nstore: {store}\n" in said
+        assert "qacal.service INFO POST /v1/calibrate 200 " in said
         assert ROWS[0]["question"] not in said
     # What was queued is written before the end.
     opened = Store(store)
@@ -204,6 +205,7 @@ def test_wrong_use_is_named_before_anything_is_loaded(folder):
         ((folder, folder), "two models have the name"),
         ((folder, "--port", "70000"), "65535"),
         ((folder, "--upstream", "nowhere"), "the base URL is 'nowhere'"),
+        ((folder, "--store", "none", "--store-text"), "choose a --store other than none"),
         ((folder, "--confidence-from", "guess"), "second-question"),
         ((folder, "--allow-other-source", "topic"), "allow_other_source is 'topic'"),
     ):

@@ -11,6 +11,7 @@ from qacal import Column, InputError, QACalibrator, watch
 from qacal.model.model_set import ModelSet
 from qacal.service.settings import Settings
 from qacal.service.store import Store
+from qacal.service.watch import of_other_versions
 from tests.answers import answers as pairs
 from tests.cli.test_cli import run
 from tests.model.test_watching import answers
@@ -357,6 +358,26 @@ def test_answers_of_an_earlier_schema_are_counted(client):
     (model,) = look(client)
     assert model["without_cells"] == 5
     assert model["parts"][0]["labels"] == 0
+
+
+def test_labels_of_answers_of_other_versions_are_counted_and_said(client, by_subject, tmp_path):
+    serve_and_label(client, answers(10_000, 3, seed=1))
+    serve_and_label(client, answers(20_000, 2, seed=1), source="volunteered")
+    assert look(client)[0]["other_versions"] == 0
+    assert "do not count here" not in client.get("/").text
+    QACalibrator(partition=Column("subject")).fit(answers(0, 1000)).save(tmp_path / "subjects")
+    client.app.state.service.models.reload()
+    (model,) = look(client)
+    assert (model["other_versions"], model["parts"][0]["labels"]) == (3, 0)
+    said = of_other_versions(3)
+    assert said == "3 labels of audits do not count here: this version did not serve their answers."
+    assert said in client.get("/").text
+    serve_and_label(client, answers(30_000, 1, seed=1))
+    by_subject.save(tmp_path / "subjects")  # the first one is put back
+    client.app.state.service.models.reload()
+    (model,) = look(client)
+    assert (model["other_versions"], model["parts"][0]["labels"]) == (1, 3)
+    assert of_other_versions(1).startswith("1 label of an audit does not count here: this version did not")
 
 
 def test_a_store_of_the_first_schema_gets_the_column(tmp_path):

@@ -84,6 +84,9 @@ def run(
     max_seconds: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.001, help="The longest time for a request.")
     ] = 30.0,
+    log_requests: Annotated[
+        bool, typer.Option("--log-requests", help="Log method, route, status and time of each request.")
+    ] = False,
     embedder: options.Embedder = None,
     upstream: Annotated[
         str | None,
@@ -159,6 +162,7 @@ def run(
             collects=collect,
             keep_days=keep_days,
             embedder=embedder,
+            log_requests=log_requests,
             reload_seconds=reload_seconds,
             max_body=int(max_body_mb * 2**20),
             max_items=max_items,
@@ -260,7 +264,7 @@ def _serve(settings: Settings, sockets: list[socket]) -> None:
     store = "none" if service.store is None else make_url(settings.store).render_as_string(hide_password=True)
     behind = "" if service.upstream is None else f"\nupstream: {service.upstream.shown}"
     options.note(f"http://{address}:{settings.port}\nstore: {store}{behind}")
-    # Its log of requests has paths, which callers choose; the guard of the service logs routes instead.
+    # Its log of requests has paths, which callers choose; the guard of the service logs routes, with --log-requests.
     config = uvicorn.Config(
         app,
         access_log=False,

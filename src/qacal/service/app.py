@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from html import escape
 from inspect import signature
@@ -16,7 +16,7 @@ from uuid import uuid4
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, Field, StrictBool, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
@@ -32,6 +32,7 @@ from qacal.service.settings import NO_STORE, Settings
 from qacal.service.store import Store, row_of
 from qacal.service.telemetry import Telemetry
 from qacal.service.upstream import Upstream, UpstreamError
+from qacal.sources.completions import SOURCES
 
 _DESCRIPTION = """Turns the confidence that an LLM states into the probability that its answer is correct.
 
@@ -66,6 +67,7 @@ _PROBLEM = {
 class Batch(BaseModel):
     """Records to calibrate."""
 
+    model_config = ConfigDict(extra="forbid")
     items: list[Any] = Field(
         min_length=1,
         description="Records, which are objects: question, answer, confidence, and the columns that the model reads.",
@@ -103,6 +105,7 @@ class LabelOf(BaseModel):
 class Labels(BaseModel):
     """Labels of served answers."""
 
+    model_config = ConfigDict(extra="forbid")
     items: list[Any] = Field(
         min_length=1,
         description="Labels: the `id` of a result, and `correct`: true or 1, false or 0, or a number in between. "
@@ -132,13 +135,17 @@ class Service:
         if self.store is not None:
             self.store.close()
 
-    async def calibrate(self, batch: Batch, upstream_model: str | None = None) -> list[dict[str, Any]]:
+    async def calibrate(
+        self, batch: Batch, upstream_model: str | None = None, *, is_own: bool = False
+    ) -> list[dict[str, Any]]:
         """Return a result for each record: its evidence, or an error.
 
         upstream_model : the LLM that an upstream says it used, for the store.
+        is_own : whether the service itself read the confidences, and not a caller.
         """
         if not self.models.served:
-            return [self._collected(batch.model, item, upstream_model) for item in batch.items]
+            kinds = () if is_own else SOURCES.get(self.settings.confidence_from, ())
+            return [self._collected(batch.model, item, upstream_model, kinds) for item in batch.items]
         results: list[dict[str, Any]] = [{}] * len(batch.items)
         groups: dict[Served, list[tuple[int, dict[str, Any]]]] = {}
         for place, item in enumerate(batch.items):
@@ -172,8 +179,13 @@ class Service:
         self.telemetry.calibration.observe(time.perf_counter() - began)
         return results
 
-    def _collected(self, name: str | None, record: Any, upstream_model: str | None) -> dict[str, Any]:
-        """Store a record for the first fit of the model, and return a result without a calibrated confidence."""
+    def _collected(
+        self, name: str | None, record: Any, upstream_model: str | None, kinds: Collection[str]
+    ) -> dict[str, Any]:
+        """Store a record for the first fit of the model, and return a result without a calibrated confidence.
+
+        kinds : of confidence, one of which a record must have if it names its own; empty for any.
+        """
         (own,) = self.models.paths
         try:
             if name not in (None, own):
@@ -188,6 +200,12 @@ class Service:
                 raise InputError("question is missing.")
             if not isinstance(record.get("id"), str | int | None):
                 raise InputError(f"id is {record['id']!r:.40}; expected a text or a whole number.")
+            kind = record.get("confidence_source")
+            if kinds and kind is not None and kind not in kinds:
+                raise InputError(
+                    f"confidence_source is {kind!r:.40}, and this service collects {' or '.join(kinds)} "
+                    f"(--confidence-from {self.settings.confidence_from}): a model is for one kind."
+                )
         except InputError as error:
             self.telemetry.refused(own, record if isinstance(record, dict) else {}, str(error))
             return _error("invalid_record", str(error))
@@ -208,7 +226,7 @@ class Service:
         self, records: list[dict[str, Any]], model: str | None = None, upstream_model: str | None = None
     ) -> list[dict[str, Any]]:
         """Return the result of each record of a further route: its evidence, or an error."""
-        return await self.calibrate(Batch(items=records, model=model, explain=False), upstream_model)
+        return await self.calibrate(Batch(items=records, model=model, explain=False), upstream_model, is_own=True)
 
     async def label(self, labels: Labels) -> list[dict[str, Any]]:
         """Write labels, and return what became of each when they are on disk."""
@@ -338,12 +356,14 @@ def _handle_errors(app: FastAPI) -> None:
         if first["type"] == "json_invalid":
             problem = _not_json(first["ctx"]["error"], first["loc"][-1])
             return JSONResponse(_error("invalid_request", problem), 422)
-        where, problem = ".".join(map(str, first["loc"][1:])), first["msg"]
-        return JSONResponse(_error("invalid_request", f"{where or 'the body'}: {problem}."), 422)
+        where = ".".join(map(str, first["loc"][1:])) or "the body"
+        return JSONResponse(_error("invalid_request", _told(where, first)), 422)
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return JSONResponse(_error("http_error", str(error.detail)), error.status_code, headers=error.headers)
+        # The path is the caller's text, and is not repeated.
+        problem = "there is no such route; GET /docs lists them." if error.status_code == 404 else str(error.detail)
+        return JSONResponse(_error("http_error", problem), error.status_code, headers=error.headers)
 
     app.add_exception_handler(RefusedError, refused)
     app.add_exception_handler(RecursionError, refused)
@@ -476,14 +496,17 @@ def _json(content: dict[str, Any]) -> Response:
 
 
 def _for_callers(message: str) -> str:
-    """Return what is wrong without advice that is about the command line or Python.
+    """Return what is wrong without advice that is about the command line, Python or whole files.
 
     >>> _for_callers("confidence is 85; expected 0 to 1. For percents, pass --percent (in Python: percent=True).")
     'confidence is 85; expected 0 to 1.'
+    >>> _for_callers("confidence is 1.5; expected 0 to 1. No value here is above 1.5, as on a scale from 0 to 10.")
+    'confidence is 1.5; expected 0 to 1.'
     """
     message = message.removeprefix("records: ").replace("records has no column", "the record has no field", 1)
     first, *others = message.split(". ")
-    kept = [first, *(part for part in others if " --" not in part and "(in Python" not in part)]
+    about_files = (" --", "(in Python", "No value here is above")
+    kept = [first, *(part for part in others if not any(text in part for text in about_files))]
     return f"{'. '.join(kept).rstrip('.')}."
 
 
@@ -501,11 +524,25 @@ def _invalid_label(item: Any, error: ValidationError) -> dict[str, Any]:
     first = error.errors(include_input=False, include_url=False)[0]
     where = str(first["loc"][0]) if first["loc"] else "the item"
     # Of the possible types of `correct`, each has a complaint of its own.
-    problem = f"{where}: {first['msg']}."
+    problem = _told(where, first)
     if where == "correct":
         found = "missing or null" if isinstance(item, dict) and item.get("correct") is None else "no label"
         problem = f"correct is {found}; expected 0 or 1, or a number in between."
     return {"id": id_ if isinstance(id_, str) else None, **_error("invalid_label", problem)}
+
+
+_TOLD = {
+    "extra_forbidden": "there is no field {where!r:.80}; GET /docs lists the fields.",
+    "model_attributes_type": "{where} is not a JSON object.",
+    "model_type": "{where} is not a JSON object.",
+    "too_short": "{where} is too short: expected at least {min_length}, found {actual_length}.",
+}
+
+
+def _told(where: str, problem: Mapping[str, Any]) -> str:
+    """Return a problem of pydantic in a sentence; some of its own are about Python."""
+    sentence = _TOLD.get(problem["type"], "{where}: {msg}.")
+    return sentence.format(where=where, msg=problem["msg"], **problem.get("ctx", {}))
 
 
 def _label_error(id_: str, error: InputError) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from qacal.service.answers import COMPLETIONS, count_unread, doubt_of
 from qacal.service.guard import RefusedError
 from qacal.service.proxy import MODE
 from qacal.service.upstream import Upstream, UpstreamError, unless_gone
-from qacal.sources.completions import NAME, Read, llm_of, unread, warned
+from qacal.sources.completions import NAME, Read, llm_of, unread, warned, without_threshold
 from qacal.sources.decisions import MOST_CHOICES, Given, answer_of, calibrated_fields, given_in, kind_of, request_for
 from qacal.sources.decisions import text_of as text
 from qacal.sources.elicitation.reply import Reply
@@ -106,6 +106,8 @@ class Decisions:
         if not isinstance(answers, list) or len(answers) != len(asked["questions"]):
             raise RefusedError(502, "upstream_garbage", "the upstream's answers are not one for each question.")
         found = await self._calibrated(asked, answers, body.get("model"), source)
+        if mode == "abstain":
+            found = [(given, {**one, **warned(one.get("warning"), without_threshold(one))}) for given, one in found]
         shown = [_shown(answer, *one, mode=mode) for answer, one in zip(answers, found, strict=True)]
         content = json.dumps({**body, "answers": shown})
         return Response(content, media_type="application/json", headers={**headers})

@@ -35,6 +35,7 @@ Links of other sites may lead to it; it refuses their forms itself.
 """
 
 
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 NOT_JSON = "send the request as JSON: Content-Type: application/json."
 
 
@@ -51,6 +52,10 @@ class RefusedError(Exception):
 
     def content(self) -> dict[str, Any]:
         return {"error": {"code": self.code, "message": self.message}}
+
+
+class CallerLeftError(Exception):
+    """The caller went away, maybe in the middle of a stream. There is no reply, since nobody waits for one."""
 
 
 class Guard:
@@ -78,6 +83,8 @@ class Guard:
             await self._answer(scope, receive, sent)
         except RefusedError as refused:
             await _refuse(refused, sent)
+        except CallerLeftError:
+            status = 499
         finally:
             self._in_work -= is_counted
             # The route, and never the path or the text of a request, which may say anything.
@@ -85,7 +92,9 @@ class Guard:
             seconds = time.perf_counter() - began
             self._telemetry.requests.labels(route, str(status)).inc()
             self._telemetry.duration.labels(route).observe(seconds)
-            _log.debug("%s %s %d %.1f ms", scope["method"], route, status, 1000 * seconds)
+            if self._settings.log_requests:
+                method = scope["method"] if scope["method"] in _METHODS else "other"
+                _log.info("%s %s %d %.1f ms", method, route, status, 1000 * seconds)
         return None
 
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -164,7 +173,7 @@ class Guard:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise RefusedError(400, "disconnected", "the caller went away.")
+                        raise CallerLeftError
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     if size > most:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from qacal.service.answers import Answers, count_unread
 from qacal.service.guard import RefusedError
 from qacal.service.upstream import unless_gone
-from qacal.sources.completions import NAME, Read, rejected, unread
+from qacal.sources.completions import NAME, Read, rejected, unread, warned, without_threshold
 from qacal.sources.elicitation.prompts import PROMPTS
 from qacal.sources.elicitation.reply import Reply
 
@@ -129,7 +129,8 @@ class Guardrail:
             return unread(Read(text, reason=_UNKNOWN if messages is None else "the question is not one text"))
         # Without the headers of LiteLLM: its key is for this service.
         evidence, _ = await self._answers.found(plan, Reply(text), {}, name=chosen.model)
-        return evidence
+        doubt = without_threshold(evidence) if chosen.mode == "block" else None
+        return {**evidence, **warned(evidence.get("warning"), doubt)}
 
 
 def _action(mode: str, texts: list[str], found: list[dict[str, Any]]) -> dict[str, Any]:

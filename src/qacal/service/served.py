@@ -53,6 +53,11 @@ class Served:
         """The LLMs whose answers it was fitted on, as the column `model` names them."""
         return self.model._fitted_on("model")
 
+    @property
+    def has_threshold(self) -> bool:
+        """Whether there is a decision about any of its answers."""
+        return any(model.decision_rule_ is not None for model in self.model._models.values())
+
     @cached_property
     def is_quick(self) -> bool:
         """Whether a record takes a few milliseconds: not with an embedder that is a neural network."""
@@ -179,6 +184,13 @@ class Models:
                     self.reloads += 1
                     changed.append(new)
                     _log.info("model %s: version %s in place of %s", name, new.version[:12], before[:12])
+                    if old is not None and old.has_threshold and not new.has_threshold:
+                        _log.warning(
+                            "model %s: version %s has no threshold, and the one before had one, so the service no "
+                            "longer abstains; choose one: qacal threshold --save",
+                            name,
+                            new.version[:12],
+                        )
         return changed
 
     def _load(self, name: str, path: str) -> Served:

@@ -42,6 +42,7 @@ class Settings:
     upstream_seconds : the longest time for an answer of the upstream.
     confidence_from : where the confidence of a completion comes from.
     allow_other_source : the columns of provenance that may differ from those of the fit, such as "model".
+    log_requests : log method, route, status and time of each request.
     watch_alpha : the probability that any alarm of the watch of a version is ever wrong.
     """
 
@@ -66,6 +67,7 @@ class Settings:
     upstream_seconds: float = 600.0
     confidence_from: ConfidenceFrom = ConfidenceFrom.AUTO
     allow_other_source: tuple[str, ...] = ()
+    log_requests: bool = False
     watch_alpha: float = 0.1
 
     def __post_init__(self) -> None:
@@ -74,6 +76,10 @@ class Settings:
         if self.collects and (len(self.models) > 1 or self.store == NO_STORE or not self.keep_text):
             raise InputError(
                 "--collect needs exactly one MODEL, and a --store other than none, in which texts are kept."
+            )
+        if self.keep_text and self.store == NO_STORE:
+            raise InputError(
+                "--store-text keeps the texts in the store; choose a --store other than none, or leave it out."
             )
         if self.collects and self.upstream is not None and self.confidence_from is ConfidenceFrom.AUTO:
             raise InputError(

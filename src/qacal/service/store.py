@@ -186,8 +186,8 @@ class Store:
             self.counts.lost += len(rows)
             if isinstance(error, _NOT_DATA):
                 self.problem = said(error)
-            lost = counted(len(rows), "answer was", "answers were")
-            _log.error("the store failed, %s not stored: %s", lost, said(error))
+            lost = f", {counted(len(rows), 'answer was', 'answers were')} not stored" if rows else ""
+            _log.error("the store failed%s: %s", lost, said(error))
             for task in tasks:
                 task.done.set_exception(StoreError(f"the database cannot be used now: {said(error)}"))
             return
@@ -289,6 +289,14 @@ class Store:
         with reported(), self._engine.connect() as connection:
             count, last = connection.execute(query).one()
         return count, last or 0.0
+
+    def bets_on_others(self, model: str, version: str, since: float | None = None) -> int:
+        """Return how many labels of audits the answers of all other versions of a model have had."""
+        query = sa.select(sa.func.count()).where(bets.c.model == model, bets.c.model_version != version)
+        if since is not None:
+            query = query.where(bets.c.time >= since)
+        with reported(), self._engine.connect() as connection:
+            return int(connection.execute(query).scalar_one())
 
     def volunteered(self, model: str, version: str, since: float | None = None) -> list[tuple[str | None, int]]:
         """Return the cells of the answers of a version that have a volunteered label, and how many have them."""

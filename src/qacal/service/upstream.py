@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from qacal import __version__
 from qacal.errors import InputError
-from qacal.service.guard import RefusedError
+from qacal.service.guard import CallerLeftError, RefusedError
 from qacal.service.settings import Settings
 from qacal.sources.elicitation.masking import Masking, checked_url, credentials, without_secrets
 
@@ -207,7 +207,7 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Re
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise RefusedError(499, "disconnected", "the caller went away.")
+            raise CallerLeftError
         return working.result()
     finally:
         for task in (working, leaving):

@@ -91,6 +91,7 @@ class Watches:
             "name": served.name,
             "version": served.version,
             **found,
+            "other_versions": store.bets_on_others(served.name, served.version),
             "is_alarm": any(part["is_alarm"] for part in parts),
             "parts": parts,
             "signals": [asdict(signal) for signal in changes if signal is not None],
@@ -125,6 +126,20 @@ class Bets:
             return ""
         labels = counted(self.without_cells, "label is", "labels are")
         return f"{labels} left out: an earlier qacal stored these answers, without the numbers of their intervals."
+
+
+def of_other_versions(labels: int) -> str:
+    """Say how many labels of audits are about other versions; "" if none are.
+
+    labels : as :meth:`qacal.service.store.Store.bets_on_others` returns them.
+
+    >>> of_other_versions(200)
+    '200 labels of audits do not count here: this version did not serve their answers.'
+    """
+    if not labels:
+        return ""
+    what = counted(labels, "label of an audit does", "labels of audits do")
+    return f"{what} not count here: this version did not serve {'its answer' if labels == 1 else 'their answers'}."
 
 
 def bets(
@@ -246,7 +261,10 @@ _SCHEMA = {
             "type": "array",
             "items": {
                 "type": "object",
-                "required": ["name", "version", "is_alarm", "volunteered", "without_cells", "parts", "signals"],
+                "required": [
+                    *("name", "version", "is_alarm", "volunteered", "without_cells", "other_versions"),
+                    *("parts", "signals"),
+                ],
             },
         },
     },

@@ -54,12 +54,13 @@ class ConfidenceFrom(StrEnum):
     P_TRUE = "p-true"
 
 
-_SOURCES = {
+SOURCES = {
     ConfidenceFrom.LOGPROBS: (TOKENS,),
     ConfidenceFrom.SECOND_QUESTION: (STATED,),
     ConfidenceFrom.ONE_CALL: (STATED,),
     ConfidenceFrom.P_TRUE: (P_TRUE,),
 }
+"""The kinds of confidence of each choice; those of AUTO depend on the model."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,8 @@ class Plan:
         if read.confidence is None:
             return unread(read), None
         evidence = self.evidence(read, *await calibrate(self.record(read, reply.model, known)))
+        if abstains:
+            evidence |= warned(evidence.get("warning"), without_threshold(evidence))
         replacement = abstention(evidence) if abstains else None
         if replacement is not None:
             evidence["replaced"] = True
@@ -261,6 +264,17 @@ def warned(*doubts: str | None) -> dict[str, str]:
     return {"warning": "; ".join(found)} if found else {}
 
 
+def without_threshold(evidence: Mapping[str, Any]) -> str | None:
+    """Return the doubt about an answer that was to be replaced if it is bad, by a model that cannot decide.
+
+    >>> without_threshold({"calibrated": 0.3, "decision": None})
+    'the model has no threshold, so no answer is withheld; qacal threshold --save chooses one'
+    """
+    if evidence["calibrated"] is None or evidence["decision"] is not None:
+        return None
+    return "the model has no threshold, so no answer is withheld; qacal threshold --save chooses one"
+
+
 def other_than_fitted(what: str, value: Any, fitted: Collection[Any]) -> str | None:
     """Return the doubt about an answer that was allowed though its origin is not among those of the fit.
 
@@ -311,7 +325,7 @@ class Planner:
     def _of(self, choice: ConfidenceFrom, model: BaseModel | None) -> Plan:
         known = set() if model is None else model._fitted_on("confidence_source")
         prompts = set() if model is None else {str(prompt) for prompt in model._fitted_on("prompt")}
-        sources = _automatic(known) if choice is ConfidenceFrom.AUTO else _SOURCES[choice]
+        sources = _automatic(known) if choice is ConfidenceFrom.AUTO else SOURCES[choice]
         parts = () if model is None else model._models.values()
         reads_tokens = any("confidence_tokens" in part.pipeline_.values_seen() for part in parts)
         return Plan(

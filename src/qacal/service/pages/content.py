@@ -25,6 +25,7 @@ from qacal.report.groups import group_name
 from qacal.report.svg import drawing, inline_svg
 from qacal.service.served import Served
 from qacal.tally.tally import BLOCKS, Tally
+from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.fit_record import Forecast
 
 if TYPE_CHECKING:
@@ -241,14 +242,30 @@ def at_threshold(curve: list[tuple[float, float | None]], threshold: float) -> s
     """Return the effect of a threshold in a sentence.
 
     >>> at_threshold([(1.0, 0.7)] * 50 + [(0.25, 0.912)] * 51, 0.8)
-    '0.80 or more: 25% of the questions are answered, and 91% of these answers are correct.'
+    '0.80 or more: about 25% of the questions are answered, and about 91% of these answers are correct.'
     """
     coverage, accuracy = curve[round(threshold * (THRESHOLDS - 1))]
     if accuracy is None:
         return f"{threshold:.2f} or more: no question is answered."
     return (
-        f"{threshold:.2f} or more: {100 * coverage:.0f}% of the questions are answered, and {100 * accuracy:.0f}% of "
-        "these answers are correct."
+        f"{threshold:.2f} or more: about {100 * coverage:.0f}% of the questions are answered, and about "
+        f"{100 * accuracy:.0f}% of these answers are correct."
+    )
+
+
+def certificate(rule: DecisionRule | None) -> str:
+    """Return what is guaranteed with the threshold of a model; "" if it is not a certified one.
+
+    >>> certificate(DecisionRule(0.8, None, {"kind": "certified", "accuracy": 0.8, "alpha": 0.1, "rows": 1000}))
+    'With probability 90%, at least 80% of the answers that it gives are correct (certified on 1,000 held-out answers).'
+    """
+    if rule is None or not {"accuracy", "alpha", "rows"} <= rule.about.keys():
+        return ""
+    about = rule.about
+    every = "" if rule.groups is None else ", in every group that has a threshold,"
+    return (
+        f"With probability {percent(1 - about['alpha'])}, at least {percent(about['accuracy'])} of the answers that it "
+        f"gives{every} are correct (certified on {counted(about['rows'], 'held-out answer')})."
     )
 
 

@@ -31,6 +31,7 @@ from qacal.metrics.words import percent
 from qacal.service.database import StoreError
 from qacal.service.guard import RefusedError, is_key
 from qacal.service.upstream import UpstreamError
+from qacal.service.watch import of_other_versions
 
 if TYPE_CHECKING:
     from qacal.service.app import Service
@@ -56,10 +57,14 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
         bearer = request.headers.get("authorization", "").encode("latin-1")
         return is_key(bearer, settings.api_key) or _is_session(request.cookies.get(COOKIE, ""), settings.api_key)
 
+    def login_page(status: int = 200, problem: str = "") -> Response:
+        """Ask for the key, if there is one, and say what is wrong."""
+        return _html("login.html", status, problem=problem, has_key=settings.api_key is not None)
+
     @app.get("/", include_in_schema=False)
     async def page(request: Request) -> Response:
         if not is_let_in(request):
-            return _html("login.html", problem="")
+            return login_page()
         query = {name: values[-1] for name, values in parse_qs(request.url.query).items()}
         if "routes" in query:
             return _routes(app, query["routes"])
@@ -68,9 +73,9 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
     @app.post("/", include_in_schema=False)
     async def posted(request: Request) -> Response:
         if not _is_same_origin(request):
-            return _html("login.html", 403, problem=_NOT_HERE)
+            return login_page(403, _NOT_HERE)
         if not is_let_in(request):
-            return _html("login.html", 401, problem="Send the key first; then send the form again.")
+            return login_page(401, "Send the key first; then send the form again.")
         form = await _form(request)
         if "correct" in form:
             return await shown(request, form, labelled=await _label(service, form))
@@ -79,9 +84,9 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
     @app.post("/ask", include_in_schema=False)
     async def asked(request: Request) -> Response:
         if not _is_same_origin(request):
-            return _html("login.html", 403, problem=_NOT_HERE)
+            return login_page(403, _NOT_HERE)
         if not is_let_in(request):
-            return _html("login.html", 401, problem="Send the key first; then send the form again.")
+            return login_page(401, "Send the key first; then send the form again.")
         form = await _form(request)
         try:
             reply = await _replied(app.state.proxy, form)
@@ -92,10 +97,10 @@ def add_routes(app: FastAPI, service: Service, watches: Watches) -> None:
     @app.post("/login", include_in_schema=False)
     async def login(request: Request) -> Response:
         if not _is_same_origin(request):
-            return _html("login.html", 403, problem=_NOT_HERE)
+            return login_page(403, _NOT_HERE)
         given = (await _form(request)).get("key", "").strip()
         if settings.api_key is not None and not is_key(b"Bearer " + given.encode(), settings.api_key):
-            return _html("login.html", 401, problem="This is not the key of this service.")
+            return login_page(401, "This is not the key of this service.")
         reply = RedirectResponse("./", 303)
         if settings.api_key is not None:
             reply.set_cookie(
@@ -204,6 +209,10 @@ async def _answer(service: Service, one: content.Shown, form: dict[str, str]) ->
         confidence = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         raise InputError("The stated confidence is not a number; expected 0 to 1, such as 0.9, or 90%.") from None
+    if not 0 <= confidence <= 1:
+        may_be_percent = 1 < confidence <= 100 and not text.endswith("%")
+        hint = f" For {confidence:g} percent, write {confidence:g}%." if may_be_percent else ""
+        raise InputError(f"Confidence is {text:.40}; expected 0 to 1, such as 0.9 or 90%.{hint}")
     batch = Batch(items=[one.record(texts, confidence)], model=one.served.name, explain=True)
     (result,) = await service.calibrate(batch)
     if "error" in result:
@@ -266,6 +275,7 @@ def _rendered(
         "threshold": threshold,
         "effect": content.at_threshold(curve, threshold) if curve else "",
         "rule": rule,
+        "certificate": content.certificate(rule),
         "groups": content.groups_of(one.model),
     }
 
@@ -286,7 +296,8 @@ def _watch_of(found: dict[str, Any] | None, one: content.Shown) -> dict[str, Any
         if (model["name"], model["version"]) == (one.served.name, one.served.version):
             for part in model["parts"]:
                 if part["value"] == one.value:
-                    return {**model, **part, "signals": [*part["signals"], *model["signals"]]}
+                    signals = [*part["signals"], *model["signals"]]
+                    return {**model, **part, "signals": signals, "others": of_other_versions(model["other_versions"])}
     return None
 
 

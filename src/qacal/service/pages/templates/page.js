@@ -11,7 +11,7 @@ for (const form of document.querySelectorAll("form[data-curve]")) {
     const [coverage, accuracy] = curve[at];
     const effect = accuracy === null
       ? "no question is answered."
-      : `${Math.round(100 * coverage)}% of the questions are answered, and ${Math.round(100 * accuracy)}% of these answers are correct.`;
+      : `about ${Math.round(100 * coverage)}% of the questions are answered, and about ${Math.round(100 * accuracy)}% of these answers are correct.`;
     output.textContent = `${(at / 100).toFixed(2)} or more: ${effect}`;
     slider.setAttribute("aria-valuetext", output.textContent);
     line.setAttribute("x1", at);
