@@ -169,6 +169,17 @@ def test_draws_without_labels_are_told(folder, tmp_path):
     assert "1 version of" in ok("versions", folder)
 
 
+def test_one_row_is_left_out_and_several_rows_are(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    audit(url, 100, fill(url, folder))
+    drawn = [json.loads(row["record"]) for row in Store(url).rows() if row["label_source"] == "audit"]
+    train = tmp_path / "train.jsonl"
+    for n, says in ((1, "1 row was left out: its question is in"), (2, "2 rows were left out: their questions are in")):
+        train.write_text("\n".join(json.dumps({**one, "correct": 1}) for one in drawn[:n]), encoding="utf-8")
+        said = run("refit", folder, "--store", url, "--records", train, "-o", tmp_path / "new")[2]
+        assert f"{says} the sample of the audits." in said
+
+
 def test_mistakes_are_named(folder, tmp_path):
     url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
     code, _, said = run("refit", folder, "--store", url)

@@ -179,8 +179,8 @@ def _notes(found: Refit, unused: int, lacking: int, unlabelled: int) -> list[str
         more = counted(found.audited - found.sample, "label of an audit only trains", "labels of audits only train")
         out.append(f"{more}, so that all answers had the same chance: they were drawn with different ones.")
     if found.repeated:
-        rows = counted(found.repeated, "row was", "rows were")
-        out.append(f"{rows} left out: the same questions are in the sample of the audits.")
+        rows = counted(found.repeated, "row was left out: its question is", "rows were left out: their questions are")
+        out.append(f"{rows} in the sample of the audits.")
     if unused:
         out.append(f"{counted(unused, 'volunteered label was', 'volunteered labels were')} not used (--volunteered).")
     if lacking:

@@ -184,9 +184,10 @@ def copies_of(hashes: Repeats) -> str:
     copies = hashes.surplus()
     if not copies:
         return ""
-    are = "is an exact copy of an earlier row" if copies == 1 else "are exact copies of earlier rows"
-    rows = f"{copies:,} of {hashes.rows:,} rows {are}"
-    return f"{rows} ({COPIED}) and count as further rows of one question. {REMOVE_COPIES}"
+    are, count = "are exact copies of earlier rows", "count as further rows"
+    if copies == 1:
+        are, count = "is an exact copy of an earlier row", "counts as a further row"
+    return f"{copies:,} of {hashes.rows:,} rows {are} ({COPIED}) and {count} of one question. {REMOVE_COPIES}"
 
 
 def warn_of_copies(rows: Repeats | Sequence[Hashes | None], prefix: str = "") -> None:
