@@ -56,6 +56,13 @@ def test_the_commands_of_the_container_and_of_compose_are_those_of_serve():
     assert [volume.split(":")[0] for volume in database["volumes"]] == list(compose["volumes"])
 
 
+def test_the_examples_for_proxies_let_bodies_pass_that_the_service_takes():
+    """Caddy's MB is a million bytes, and MiB and the m of nginx are 2**20."""
+    text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    most = [int(re.search(pattern, text)[1]) for pattern in (r"client_max_body_size (\d+)m;", r"max_size (\d+)MiB\n")]
+    assert [2**20 * one for one in most] == [Settings({"m": "m"}).max_body] * 2
+
+
 @pytest.fixture
 def proxied(folder, tmp_path):
     """Return the address of nginx with the configuration of the documentation before a service."""
