@@ -4,6 +4,7 @@ import json
 import sqlite3
 import threading
 import time
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import numpy as np
@@ -433,6 +434,21 @@ def test_a_version_is_kept_once_and_comes_back_whole(folder, fitted):
     assert put_back(folder) == first[:12]
     assert version_of(folder) == first
     assert load(folder).decision_rule_.threshold == fitted.decision_rule_.threshold
+
+
+def test_versions_say_which_is_in_use_and_since_when(folder):
+    first = version_of(folder)[:12]
+    code, _, said = run("versions", folder, "--put-back", first[:6])
+    assert (code, f"version {first} is in use" in said) == (1, True)
+    replaced(folder, QACalibrator(calibrator=PlattScaling()).fit(answers(100, seed=2)))
+    code, _, said = run("versions", folder, "--put-back", version_of(folder)[:6])
+    assert (code, "is in use" in said, "no kept version" in said) == (1, True, False)
+    out = " ".join(ok("versions", folder).split())
+    assert f"in use saved 20{datetime.now(UTC):%y-%m}" in out
+    assert f"{first} kept since 20{datetime.now(UTC):%y-%m}" in out
+    present, kept = json.loads(ok("versions", folder, "--json"))
+    assert abs(datetime.fromisoformat(present["saved"]).timestamp() - time.time()) < 60
+    assert abs(datetime.fromisoformat(kept["kept_since"]).timestamp() - time.time()) < 60
 
 
 def test_the_version_that_was_there_last_is_put_back_though_it_was_kept_before(folder):
