@@ -125,9 +125,23 @@ def test_an_alarm_of_the_old_version_speaks_for_the_new_one(folder, tmp_path):
     url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
     fill(url, folder)
     relabel(url, 120, lambda row: float(TRUTH[json.loads(row["record"])["question"]] == 0))
-    out = ok("refit", folder, "--store", url)
+    train = tmp_path / "train.jsonl"
+    train.write_text("\n".join(json.dumps(row) for row in answers(100)), encoding="utf-8")
+    warning = "answers are no longer like the rows of --records"
+    said = run("refit", folder, "--store", url, "--records", train, "-o", tmp_path / "new")[2]
+    assert warning in said
+    _, out, said = run("refit", folder, "--store", url)
     assert "The old version: Alarm after" in out
     assert "That speaks for the new one." in out
+    assert warning not in said
+
+
+def test_a_day_after_all_labels_is_named(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    audit(url, 50, fill(url, folder))
+    code, _, said = run("refit", folder, "--store", url, "--since", "2099-01-01")
+    assert (code, "no answer that was served since 2099-01-01 00:00 UTC (--since) has a label of" in said) == (1, True)
+    assert "50 answers that were served before have one" in said
 
 
 def test_texts_can_come_from_a_file(folder, tmp_path):
