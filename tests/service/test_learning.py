@@ -1,6 +1,7 @@
 """From labels of served answers to a new version: draw, label, refit, put back."""
 
 import json
+import shutil
 import sqlite3
 import threading
 import time
@@ -253,6 +254,22 @@ def test_what_was_drawn_can_be_sent_as_it_is(folder, url, tmp_path):  # noqa: F8
     code, out, said = run("label-next", folder, "--store", url, "--again", "-o", tmp_path / "none.json")
     assert (code, out, "All answers that were drawn have labels" in said) == (0, "", True)
     assert not (tmp_path / "none.json").exists()
+
+
+def test_answers_of_other_versions_are_counted(folder, tmp_path, fitted):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    fill(url, folder)
+    assert "other versions" not in run("label-next", folder, "--store", url, "-n", 20)[2]
+    fitted.set_threshold(0.7).save(folder)
+    fitted.set_threshold(0.6)
+    note = "20 of these answers were served by other versions than the one in"
+    assert note in run("label-next", folder, "--store", url, "--again")[2]
+    fill(url, folder)
+    said = run("label-next", folder, "--store", url, "-n", 400)[2]
+    assert 150 < int(said.partition(" of these answers were")[0].split()[-1]) < 250
+    shutil.rmtree(folder)  # as before the first fit
+    code, _, said = run("label-next", folder, "--store", url, "-n", 20)
+    assert (code, "other versions" in said) == (0, False)
 
 
 def test_every_answer_has_the_same_chance(folder, tmp_path):
