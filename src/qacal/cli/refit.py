@@ -117,7 +117,7 @@ def run(
         told = {"labels": labels, "is_alarm": is_alarm, "text": says}
         print(options.json_text({**content, "old_watch": told}))
     else:
-        options.show(described(found.model))
+        options.show(described(found.model, is_refit=True))
         _compare(figures["old"], figures["new"], watch, says)
     for line in _notes(found, unused, lacking if volunteered else 0, unlabelled):
         options.note(line)
