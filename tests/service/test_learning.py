@@ -188,7 +188,9 @@ def test_draws_without_labels_are_told(folder, tmp_path):
 def test_one_row_is_left_out_and_several_rows_are(folder, tmp_path):
     url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
     audit(url, 100, fill(url, folder))
-    drawn = [json.loads(row["record"]) for row in Store(url).rows() if row["label_source"] == "audit"]
+    store = Store(url)
+    drawn = [json.loads(row["record"]) for row in store.rows() if row["label_source"] == "audit"]
+    store.close()
     train = tmp_path / "train.jsonl"
     for n, says in ((1, "1 row was left out: its question is in"), (2, "2 rows were left out: their questions are in")):
         train.write_text("\n".join(json.dumps({**one, "correct": 1}) for one in drawn[:n]), encoding="utf-8")
