@@ -50,7 +50,10 @@ def run(
             "--volunteered", help="Train on volunteered labels, too: narrower intervals, and often worse probabilities."
         ),
     ] = False,
-    allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="Accept answers of several LLMs.")] = False,
+    allow_mixed: Annotated[
+        bool,
+        typer.Option("--allow-mixed", help="Accept answers of several LLMs, prompts, confidence sources and judges."),
+    ] = False,
     json: options.Json = False,
     embedder: options.Embedder = None,
 ) -> None:
@@ -76,6 +79,7 @@ def run(
     from qacal.model.saved import load
     from qacal.model.summary import described, key_figures
     from qacal.model.versions import replaced
+    from qacal.records.provenance import mixture
     from qacal.service.learning import labelled_answers, name_in, opened
     from qacal.service.watch import bets
     from qacal.storage import version_of
@@ -121,6 +125,8 @@ def run(
         _compare(figures["old"], figures["new"], watch, says)
     for line in _notes(found, unused, lacking if volunteered else 0, unlabelled):
         options.note(line)
+    if several := mixture(found.model.origins_):
+        options.note(f"Note: one model for several {several}.")
     if records is not None and watch is not None and watch.is_alarm:
         options.note(
             "Note: the watch raised an alarm for the old version, so answers are no longer like the rows of --records, "
