@@ -413,6 +413,22 @@ def test_exact_copies_are_counted(tmp_path):
     assert "exact cop" not in fit(tmp_path, without_text, *options)[1]
 
 
+def test_what_was_mixed_is_told(tmp_path):
+    rows = [{**row, "prompt": "ab"[at % 2], "judge": "Ann"} for at, row in enumerate(answers(200))]
+    rows += [{**row, "prompt": "a", "judge": "Ann"} for row in answers(200, seed=1, llm="parrot-2")]
+    options = ("--partition", "column:topic", "--allow-mixed")
+    assert "Note: one model for several LLMs: parrot-1, parrot-2; prompts: a, b.\n" in fit(tmp_path, rows, *options)[1]
+    said = fit(tmp_path, rows, *options, "--by", "model", model="models")[1]
+    assert "Note: model parrot-1: one model for several prompts: a, b.\n" in said
+    assert "Note: model parrot-2" not in said
+    assert "one model for several" not in fit(tmp_path, answers(200), *options)[1]
+    for at, part in enumerate((rows[:200], rows[200:])):
+        pl.DataFrame(part).write_parquet(tmp_path / f"part-{at}.parquet")
+    files = [tmp_path / f"part-{at}.parquet" for at in (0, 1)]
+    code, _, said = run("fit", *files, "-o", tmp_path / "many", *options)
+    assert (code, "Note: one model for several LLMs: parrot-1, parrot-2; prompts: a, b.\n" in said) == (0, True)
+
+
 @pytest.mark.filterwarnings("ignore::qacal.RepeatedQuestionsWarning")
 def test_exact_copies_are_a_warning_in_python():
     rows = answers(200)

@@ -109,6 +109,7 @@ def test_exact_copies_are_counted_in_both_files():
     said = [str(warning.message).partition(" (")[0] for warning in warned]
     assert "the training rows: 3 of 603 rows are exact copies of earlier rows" in said
     assert "the certifying rows: 1 of 301 rows is an exact copy of an earlier row" in said
+    assert [" and counts as a further row of one question." in str(one.message) for one in warned][:2] == [False, True]
 
 
 def both(count, seed, wrong=0.03):

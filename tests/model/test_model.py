@@ -281,6 +281,10 @@ def test_several_llms_are_mixed_only_if_allowed():
     rows = answers(400) + answers(400, seed=1, llm="parrot-2")
     with pytest.raises(InputError, match=r"answers of several LLMs: parrot-1, parrot-2.*--by model.*--allow-mixed"):
         QACalibrator(partition=KDTree(max_depth=1)).fit(rows)
+    prompted = [{**row, "prompt": "ab"[at % 2]} for at, row in enumerate(rows)]
+    several = "answers of several LLMs: parrot-1, parrot-2; prompts: a, b. Fit .*--by takes one column: model or prompt"
+    with pytest.raises(InputError, match=several):
+        QACalibrator(partition=KDTree(max_depth=1)).fit(prompted)
     model = QACalibrator(partition=KDTree(max_depth=1)).fit(rows, allow_mixed=True)
     assert model.origins_["model"] == ["parrot-1", "parrot-2"]
 

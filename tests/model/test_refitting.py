@@ -1,5 +1,7 @@
 """A refit: which rows train, which certify, and in which form they may come."""
 
+import re
+
 import numpy as np
 import polars as pl
 import pytest
@@ -8,6 +10,7 @@ from qacal import Column, QACalibrator, StepBinning
 from qacal.calibrators import PlattScaling
 from qacal.errors import InputError
 from qacal.model.refitting import LabelledAnswer, refit
+from qacal.model.summary import described
 from tests.answers import answers
 
 RNG = np.random.default_rng(0)
@@ -36,6 +39,20 @@ def test_without_other_rows_a_part_of_the_sample_trains():
     model = QACalibrator(features=()).fit(answers(300))
     found = refit(model, labelled(answers(300, seed=4)))
     assert found.model.rows_ == pytest.approx(210, abs=30)
+
+
+def test_widths_are_by_labels_of_audits_whatever_else_trains():
+    model = QACalibrator(features=()).fit(answers(300))
+    drawn = labelled(answers(120, seed=4))
+    for records in (None, answers(600, seed=5)):
+        found = refit(model, drawn, records)
+        assert [one.labels for one in found.model.widths_] == [30, 60, 120, 240, 480]
+        text = described(found.model, is_refit=True)
+        assert re.search(r"labels of audits +30 +60 +120 +\*240 +\*480\n", text)
+        assert f"{120 + found.earlier} labelled rows: " in text
+    assert found.model.rows_ == 120
+    halves = [one.band_width for one in found.model.widths_ if one.is_measured]
+    assert halves == sorted(halves, reverse=True)
 
 
 def test_groups_that_are_columns_are_certified_by_the_sample_alone():

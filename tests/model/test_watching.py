@@ -12,6 +12,7 @@ from qacal import (
     QacalWarning,
     StepBinning,
     TreeBinning,
+    describe_documents,
     label_next,
     load,
     watch,
@@ -93,6 +94,17 @@ def test_the_numbers_are_those_of_the_rows(model):
     bands = [interval for interval in intervals if interval.kind == "band"]
     assert len(bands) == maps.n_bands
     assert sum(band.labels for band in bands) == 400
+
+
+def test_functions_that_take_a_model_take_the_path_of_a_saved_one(model, tmp_path):
+    model.save(tmp_path / "model")
+    rows = answers(10_000, 300, seed=2)
+    assert watch(str(tmp_path / "model"), rows).headline == watch(model, rows).headline
+    assert label_next(tmp_path / "model", rows, 10) == label_next(model, rows, 10)
+    others = answers(20_000, 3, seed=3)
+    assert describe_documents(tmp_path / "model", rows, others).equals(describe_documents(model, rows, others))
+    with pytest.raises(InputError, match="model is 3; expected a fitted model or the path of a saved one"):
+        watch(3, rows)
 
 
 def test_more_accurate_than_promised_is_an_alarm_too(model):

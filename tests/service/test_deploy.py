@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -10,10 +11,14 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from qacal.model.versions import versions
+from qacal.service.audits import Label
 from qacal.service.settings import Settings
+from qacal.service.store import Store
 from tests.cli.test_cli import run
 from tests.service.servers import running
 from tests.service.test_app import KEY, ROWS
+from tests.service.test_learning import TRUTH, fill
 from tests.service.test_serve import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +59,45 @@ def test_the_commands_of_the_container_and_of_compose_are_those_of_serve():
     assert (database["environment"]["POSTGRES_USER"], database["environment"]["POSTGRES_DB"]) == ("qacal", "qacal")
     assert service["depends_on"]["db"]["condition"] == "service_healthy"
     assert [volume.split(":")[0] for volume in database["volumes"]] == list(compose["volumes"])
+
+
+def test_the_commands_for_labels_and_a_refit_work(folder, tmp_path, monkeypatch):
+    """They run without Docker, on SQLite: with the folder of the user, and the name under which the service serves."""
+    yaml = pytest.importorskip("yaml")
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+    text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8").partition("## Labels and a refit")[2]
+    section = text.partition("\n## ")[0]
+    command = compose["services"]["qacal"]["command"]
+    assert "--store-text" in command
+    assert f"STORE={command[-1]}\n" in section
+    assert re.search(r'--entrypoint qacal (\w+) "\$@"', section)[1] in compose["services"]
+    assert Path(command[0]).name == "model"
+    assert "./models:/models:ro" in compose["services"]["qacal"]["volumes"]
+
+    shutil.copytree(folder, tmp_path / "models" / "model")
+    monkeypatch.chdir(tmp_path)
+    url = f"sqlite:///{tmp_path / 'served.db'}"
+    fill(url, "models/model")
+    lines = [line.partition("#")[0] for line in section.splitlines() if line.startswith("    in_container ")]
+    for line in lines:
+        _, *arguments = shlex.split(line.replace("$STORE", url))
+        code, _, said = run(*arguments)
+        assert code == 0, said
+        if arguments[0] == "label-next":
+            items = json.loads(Path("to_label.json").read_text(encoding="utf-8"))["items"]
+            assert "-d @to_label.json" in section
+            store = Store(url)
+            store.label([Label(one["id"], TRUTH[one["question"]], one["source"]) for one in items]).result(20)
+            store.close()
+    assert [shlex.split(line)[1] for line in lines] == ["label-next", "watch", "refit", "versions"]
+    assert len(versions("models/model")) == 2
+
+
+def test_the_examples_for_proxies_let_bodies_pass_that_the_service_takes():
+    """Caddy's MB is a million bytes, and MiB and the m of nginx are 2**20."""
+    text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    most = [int(re.search(pattern, text)[1]) for pattern in (r"client_max_body_size (\d+)m;", r"max_size (\d+)MiB\n")]
+    assert [2**20 * one for one in most] == [Settings({"m": "m"}).max_body] * 2
 
 
 @pytest.fixture

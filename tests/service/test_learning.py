@@ -1,9 +1,11 @@
 """From labels of served answers to a new version: draw, label, refit, put back."""
 
 import json
+import shutil
 import sqlite3
 import threading
 import time
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import numpy as np
@@ -124,9 +126,23 @@ def test_an_alarm_of_the_old_version_speaks_for_the_new_one(folder, tmp_path):
     url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
     fill(url, folder)
     relabel(url, 120, lambda row: float(TRUTH[json.loads(row["record"])["question"]] == 0))
-    out = ok("refit", folder, "--store", url)
+    train = tmp_path / "train.jsonl"
+    train.write_text("\n".join(json.dumps(row) for row in answers(100)), encoding="utf-8")
+    warning = "answers are no longer like the rows of --records"
+    said = run("refit", folder, "--store", url, "--records", train, "-o", tmp_path / "new")[2]
+    assert warning in said
+    _, out, said = run("refit", folder, "--store", url)
     assert "The old version: Alarm after" in out
     assert "That speaks for the new one." in out
+    assert warning not in said
+
+
+def test_a_day_after_all_labels_is_named(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    audit(url, 50, fill(url, folder))
+    code, _, said = run("refit", folder, "--store", url, "--since", "2099-01-01")
+    assert (code, "no answer that was served since 2099-01-01 00:00 UTC (--since) has a label of" in said) == (1, True)
+    assert "50 answers that were served before have one" in said
 
 
 def test_texts_can_come_from_a_file(folder, tmp_path):
@@ -169,6 +185,19 @@ def test_draws_without_labels_are_told(folder, tmp_path):
     assert "1 version of" in ok("versions", folder)
 
 
+def test_one_row_is_left_out_and_several_rows_are(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    audit(url, 100, fill(url, folder))
+    store = Store(url)
+    drawn = [json.loads(row["record"]) for row in store.rows() if row["label_source"] == "audit"]
+    store.close()
+    train = tmp_path / "train.jsonl"
+    for n, says in ((1, "1 row was left out: its question is in"), (2, "2 rows were left out: their questions are in")):
+        train.write_text("\n".join(json.dumps({**one, "correct": 1}) for one in drawn[:n]), encoding="utf-8")
+        said = run("refit", folder, "--store", url, "--records", train, "-o", tmp_path / "new")[2]
+        assert f"{says} the sample of the audits." in said
+
+
 def test_mistakes_are_named(folder, tmp_path):
     url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
     code, _, said = run("refit", folder, "--store", url)
@@ -178,9 +207,12 @@ def test_mistakes_are_named(folder, tmp_path):
     assert (code, "It has answers of other; name one of them: --name" in said) == (1, True)
     code, _, said = run("versions", folder, "--put-back", "last")
     assert (code, "no earlier version" in said) == (1, True)
-    for arguments in (("label-next", folder), ("label-next", folder, "x.jsonl", "--store", url)):
+    for arguments, message in (
+        (("label-next", folder), "there are no rows: name a file of rows, or the store"),
+        (("label-next", folder, "x.jsonl", "--store", url), "leave out it or x.jsonl"),
+    ):
         code, _, said = run(*arguments)
-        assert (code, "name a file of rows, or the store" in said) == (2, True)
+        assert (code, message in " ".join(said.split())) == (2, True)
     code, _, said = run("label-next", folder, "--store", url, "--name", "other", "-n", 5, "-o", "to_label.csv")
     assert (code, "name it to_label.json." in " ".join(said.split())) == (2, True)
     for no_name in (".", ".."):
@@ -224,6 +256,22 @@ def test_what_was_drawn_can_be_sent_as_it_is(folder, url, tmp_path):  # noqa: F8
     code, out, said = run("label-next", folder, "--store", url, "--again", "-o", tmp_path / "none.json")
     assert (code, out, "All answers that were drawn have labels" in said) == (0, "", True)
     assert not (tmp_path / "none.json").exists()
+
+
+def test_answers_of_other_versions_are_counted(folder, tmp_path, fitted):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    fill(url, folder)
+    assert "other versions" not in run("label-next", folder, "--store", url, "-n", 20)[2]
+    fitted.set_threshold(0.7).save(folder)
+    fitted.set_threshold(0.6)
+    note = "20 of these answers were served by other versions than the one in"
+    assert note in run("label-next", folder, "--store", url, "--again")[2]
+    fill(url, folder)
+    said = run("label-next", folder, "--store", url, "-n", 400)[2]
+    assert 150 < int(said.partition(" of these answers were")[0].split()[-1]) < 250
+    shutil.rmtree(folder)  # as before the first fit
+    code, _, said = run("label-next", folder, "--store", url, "-n", 20)
+    assert (code, "other versions" in said) == (0, False)
 
 
 def test_every_answer_has_the_same_chance(folder, tmp_path):
@@ -419,6 +467,21 @@ def test_a_version_is_kept_once_and_comes_back_whole(folder, fitted):
     assert put_back(folder) == first[:12]
     assert version_of(folder) == first
     assert load(folder).decision_rule_.threshold == fitted.decision_rule_.threshold
+
+
+def test_versions_say_which_is_in_use_and_since_when(folder):
+    first = version_of(folder)[:12]
+    code, _, said = run("versions", folder, "--put-back", first[:6])
+    assert (code, f"version {first} is in use" in said) == (1, True)
+    replaced(folder, QACalibrator(calibrator=PlattScaling()).fit(answers(100, seed=2)))
+    code, _, said = run("versions", folder, "--put-back", version_of(folder)[:6])
+    assert (code, "is in use" in said, "no kept version" in said) == (1, True, False)
+    out = " ".join(ok("versions", folder).split())
+    assert f"in use saved 20{datetime.now(UTC):%y-%m}" in out
+    assert f"{first} kept since 20{datetime.now(UTC):%y-%m}" in out
+    present, kept = json.loads(ok("versions", folder, "--json"))
+    assert abs(datetime.fromisoformat(present["saved"]).timestamp() - time.time()) < 60
+    assert abs(datetime.fromisoformat(kept["kept_since"]).timestamp() - time.time()) < 60
 
 
 def test_the_version_that_was_there_last_is_put_back_though_it_was_kept_before(folder):

@@ -42,7 +42,9 @@ def run(
     ] = "auto",
     epsilon: Annotated[float, typer.Option(help="The error that points per bin must guarantee.")] = 0.1,
     alpha: Annotated[float, typer.Option(help="Probability that the guarantee fails.")] = 0.1,
-    allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="Treat all LLMs of the file as one.")] = False,
+    allow_mixed: Annotated[
+        bool, typer.Option("--allow-mixed", help="Treat several LLMs, prompts, confidence sources and judges as one.")
+    ] = False,
     column: options.Columns = None,
     percent: options.Percent = False,
     expression: options.Expressions = None,

@@ -134,7 +134,13 @@ def run(
         str | None,
         typer.Option(metavar="COLUMN", help="One model for each value of this column, usually model: the LLM's name."),
     ] = None,
-    allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="One model for all LLMs in the file.")] = False,
+    allow_mixed: Annotated[
+        bool,
+        typer.Option(
+            "--allow-mixed",
+            help="One model for rows of several LLMs, prompts, confidence sources and judges, whichever are mixed.",
+        ),
+    ] = False,
     examples: Annotated[int, typer.Option(help="Number of example rows to store for each group.")] = 3,
     seed: Annotated[int, typer.Option(help="Random seed of the split.")] = 0,
     store: options.StoreOrFile = None,
@@ -295,6 +301,8 @@ def run(
         if not any(are_tallies):
             clean_up(output)
         account = {**options.run_summary(None, began, output), **read} if json else None
+        for line in _mixtures(fit) if allow_mixed else ():
+            options.note(line)
         _show_fit(fit, output, None, lost_threshold, account, is_certified_apart=from_ is not None)
         _print_next("new.parquet", output, by, used=(), skips=False)
         return
@@ -314,7 +322,8 @@ def run(
         lost_threshold = _has_threshold(output)
         fit.save(output)
     origin = file or "the store"
-    for line in _equal_labels(fit, [origin] if certify is None else [origin, certify]):
+    equal = _equal_labels(fit, [origin] if certify is None else [origin, certify])
+    for line in (*equal, *(_mixtures(fit) if allow_mixed else ())):
         options.note(line)
     account = options.run_summary(reading, began, output) if json else None
     _show_fit(fit, output, by, lost_threshold, account, is_certified_apart=certify is not None)
@@ -531,6 +540,21 @@ def _to_dict(model: QACalibrator) -> dict[str, Any]:
         out |= {"alpha": float(maps.certificate.alpha), "median_epsilon_of_a_row": maps.median_error_bound()}
         out["certificates"] = {"own": own, "of_a_larger_group": larger, "of_all_rows": all_rows}
     return dict(without_nan(out))
+
+
+def _mixtures(fit: QACalibrator | ModelSet) -> Iterator[str]:
+    """Yield a line for each model that was fitted on rows of several LLMs, prompts, confidence sources or judges."""
+    from qacal.records.provenance import mixture
+
+    lines = []
+    for value, model in fit._models.items():
+        known = [model.origins_, *(overview.sources.known() for overview in model.overviews_)]
+        every = {name: [*dict.fromkeys(one for part in known for one in part.get(name, ()))] for name in known[0]}
+        if several := mixture(every):
+            lines.append(f"Note: {'' if fit._by is None else f'{fit._by} {value}: '}one model for several {several}.")
+    yield from lines[:_MODELS_IN_FULL]
+    if len(lines) > _MODELS_IN_FULL:
+        yield f"Note: {len(lines) - _MODELS_IN_FULL:,} more models are for several."
 
 
 def _equal_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from qacal.cli import options
-from qacal.errors import counted
+from qacal.errors import QacalError, counted
 
 
 def run(
@@ -57,12 +57,13 @@ def run(
         qacal fit train.jsonl --certify to_label.jsonl -o model
     In Python, qacal.metrics.estimate_accuracy gives an exact interval for the accuracy of all answers in FILE.
 
-    With --store, it draws from what qacal serve stored: answers of the model that were not drawn before, with or
-    without volunteered labels. It writes JSON for /v1/feedback, with a null for each label to fill in. The chance that
-    each answer had is stored, too; qacal watch and qacal refit read it. Label all that was drawn: --again writes those
-    that have no label yet once more. Answers that were served after an earlier draw have a smaller chance than those
-    before it. All answers need the same chance to certify, so qacal refit leaves some labels out of the certificate;
-    these train.
+    With --store, it draws from what qacal serve stored: answers of the model that were not drawn before, of all its
+    versions, with or without volunteered labels. qacal watch bets on the answers of one version: after a new one, draw
+    with --since and its first day. It writes JSON for /v1/feedback, with a null for each label to fill in. The chance
+    that each answer had is stored, too; qacal watch and qacal refit read it. Label all that was drawn: --again writes
+    those that have no label yet once more. Answers that were served after an earlier draw have a smaller chance than
+    those before it. All answers need the same chance to certify, so qacal refit leaves some labels out of the
+    certificate; these train.
 
     \b
         qacal label-next model --store sqlite:///qacal-served.db -n 100 -o to_label.json
@@ -86,6 +87,12 @@ def run(
             else:
                 drawn = draw_answers(kept, served, n, seed=seed, since=after)
         _write_drawn(drawn, output, json=json)
+        if others := _of_other_versions(drawn, model):
+            answers = counted(others, "of these answers was", "of these answers were")
+            options.note(
+                f"{answers} served by other versions than the one in {model}. Their labels are for a refit; qacal "
+                "watch bets on those of the present version. To draw only from these: --since, from its first day on."
+            )
         return
     assert file is not None
     from qacal.model.labelling import tables_to_label
@@ -124,6 +131,17 @@ def _require_new_json(output: str) -> None:
     options.require_folder(output)
     if Path(output).exists():
         raise typer.BadParameter(f"{output} exists, and may have labels. Name another file with -o, or remove it.")
+
+
+def _of_other_versions(drawn: list[dict[str, Any]], model: str) -> int:
+    """Return how many answers were served by another version than that in the folder; 0 if there is no model yet."""
+    from qacal.storage import version_of
+
+    try:
+        version = version_of(model)
+    except QacalError:
+        return 0
+    return sum(row["model_version"] != version for row in drawn)
 
 
 def _write_drawn(drawn: list[dict[str, Any]], output: str, *, json: bool) -> None:

@@ -582,8 +582,10 @@ def seconds(since: datetime | None) -> float | None:
 
 def require_one_source(file: str | None, store: str | None, *only_of_store: object) -> None:
     """Raise unless there is either a file or a store; `only_of_store` are options that go with a store."""
-    if (file is None) == (store is None):
-        raise typer.BadParameter("name a file of rows, or the store of qacal serve (--store URL), and not both.")
+    if file is None and store is None:
+        raise typer.BadParameter("there are no rows: name a file of rows, or the store of qacal serve (--store URL).")
+    if file is not None and store is not None:
+        raise typer.BadParameter(f"--store reads rows of the store of qacal serve; leave out it or {file}.")
     if store is None and any(value is not None for value in only_of_store):
         raise typer.BadParameter("--name and --since go with --store.")
 

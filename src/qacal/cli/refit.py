@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from qacal.model.refitting import Refit
     from qacal.model.watching import Watch
+    from qacal.service.store import Store
     from qacal.service.watch import Bets
 
 _ALPHA = 0.1  # as in qacal watch, and in qacal serve unless it was started with another --watch-alpha
@@ -49,7 +50,10 @@ def run(
             "--volunteered", help="Train on volunteered labels, too: narrower intervals, and often worse probabilities."
         ),
     ] = False,
-    allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="Accept answers of several LLMs.")] = False,
+    allow_mixed: Annotated[
+        bool,
+        typer.Option("--allow-mixed", help="Accept answers of several LLMs, prompts, confidence sources and judges."),
+    ] = False,
     json: options.Json = False,
     embedder: options.Embedder = None,
 ) -> None:
@@ -75,6 +79,7 @@ def run(
     from qacal.model.saved import load
     from qacal.model.summary import described, key_figures
     from qacal.model.versions import replaced
+    from qacal.records.provenance import mixture
     from qacal.service.learning import labelled_answers, name_in, opened
     from qacal.service.watch import bets
     from qacal.storage import version_of
@@ -89,6 +94,8 @@ def run(
     with opened(store) as rows:
         served = name_in(rows, model, name)
         answers, lacking = labelled_answers(rows, served, old, since=options.seconds(since), texts=texts)
+        if since is not None and all(one.probability is None for one in answers):
+            _require_later_labels(rows, served, since)
         unlabelled = rows.count_unlabelled_draws(served, options.seconds(since))
         # The labels of its own answers, which it was not fitted on.
         found_bets = bets(old, rows.bets(served, version_of(model), options.seconds(since)), (), _ALPHA)
@@ -114,10 +121,17 @@ def run(
         told = {"labels": labels, "is_alarm": is_alarm, "text": says}
         print(options.json_text({**content, "old_watch": told}))
     else:
-        options.show(described(found.model))
+        options.show(described(found.model, is_refit=True))
         _compare(figures["old"], figures["new"], watch, says)
     for line in _notes(found, unused, lacking if volunteered else 0, unlabelled):
         options.note(line)
+    if several := mixture(found.model.origins_):
+        options.note(f"Note: one model for several {several}.")
+    if records is not None and watch is not None and watch.is_alarm:
+        options.note(
+            "Note: the watch raised an alarm for the old version, so answers are no longer like the rows of --records, "
+            "and probabilities are usually better if they are left out: refit again without --records."
+        )
     if old.decision_rule_ is not None:
         options.note(
             "The old version had a threshold; this one has none, so it does not abstain. Choose one on labelled "
@@ -127,6 +141,17 @@ def run(
     options.note(f"Saved to {output or model}, version {version}.")
     if before is not None:
         options.note(f"To put the old version back:\n    qacal versions {quote(model)} --put-back {before}")
+
+
+def _require_later_labels(rows: Store, served: str, since: datetime) -> None:
+    """Raise if --since leaves out all labels of audits."""
+    every = rows.rows(labelled=True, model=served, columns=("label_source",))
+    if earlier := sum(row["label_source"] == "audit" for row in every):
+        labels = counted(earlier, "answer that was served before has one", "answers that were served before have one")
+        raise InputError(
+            f"no answer that was served since {since:%Y-%m-%d %H:%M} UTC (--since) has a label of an audit; {labels}. "
+            "Choose an earlier --since, or label later answers: qacal label-next --store, with the same --since."
+        )
 
 
 def _watch_of(found: Bets, since: datetime | None) -> tuple[Watch | None, str]:
@@ -179,8 +204,8 @@ def _notes(found: Refit, unused: int, lacking: int, unlabelled: int) -> list[str
         more = counted(found.audited - found.sample, "label of an audit only trains", "labels of audits only train")
         out.append(f"{more}, so that all answers had the same chance: they were drawn with different ones.")
     if found.repeated:
-        rows = counted(found.repeated, "row was", "rows were")
-        out.append(f"{rows} left out: the same questions are in the sample of the audits.")
+        rows = counted(found.repeated, "row was left out: its question is", "rows were left out: their questions are")
+        out.append(f"{rows} in the sample of the audits.")
     if unused:
         out.append(f"{counted(unused, 'volunteered label was', 'volunteered labels were')} not used (--volunteered).")
     if lacking:

@@ -16,7 +16,9 @@ def run(
     put_back: Annotated[
         str | None,
         typer.Option(
-            "--put-back", metavar="VERSION", help="Put this version in the place of MODEL: its first digits, or last."
+            "--put-back",
+            metavar="VERSION",
+            help="Put this version in the place of MODEL: its first digits, or last (the one that was replaced last).",
         ),
     ] = None,
     json: options.Json = False,
@@ -24,8 +26,9 @@ def run(
     """List the versions of a model, and put an earlier one back.
 
     qacal refit keeps the version that it replaces, in the folder MODEL.versions. Putting a version back keeps the one
-    that it replaces, too, so it can be undone. A running qacal serve loads the version without dropping a request. To
-    forget a version, delete its folder.
+    that it replaces, too, so it can be undone: --put-back last puts back the version that was replaced last, by a refit
+    or by a put-back. qacal threshold --save and qacal fit -o replace a version without keeping it. A running qacal
+    serve loads the version without dropping a request. To forget a version, delete its folder.
 
     \b
         qacal versions model
@@ -36,13 +39,26 @@ def run(
     if put_back is not None:
         name = versions.put_back(model, None if put_back == "last" else put_back)
         options.note(f"{model} is version {name} again.")
-    found = versions.versions(model)
+    found = [(one, datetime.fromtimestamp(one.since, UTC)) for one in versions.versions(model)]
     if json:
-        rows = [{"version": one.name, "path": str(one.path), "is_present": one.is_present} for one in found]
+        rows = [
+            {
+                "version": one.name,
+                "path": str(one.path),
+                "is_present": one.is_present,
+                "saved" if one.is_present else "kept_since": time.isoformat(timespec="seconds"),
+            }
+            for one, time in found
+        ]
         print(options.json_text(rows))
         return
-    times = [datetime.fromtimestamp(one.since, UTC).strftime("%Y-%m-%d %H:%M") for one in found]
     rows_shown = [
-        (one.name, "in use" if one.is_present else "kept", time) for one, time in zip(found, times, strict=True)
+        (
+            one.name,
+            "in use" if one.is_present else "kept",
+            f"{'saved' if one.is_present else 'since'} {time:%Y-%m-%d %H:%M}",
+        )
+        for one, time in found
     ]
-    options.show_table(f"{counted(len(found), 'version')} of {model}", ("version", "state", "since (UTC)"), rows_shown)
+    title = f"{counted(len(found), 'version')} of {model}"
+    options.show_table(title, ("version", "state", "time (UTC)"), rows_shown)

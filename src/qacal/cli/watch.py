@@ -161,6 +161,11 @@ def _print(watch: Watch, title: str, show_all: bool) -> None:
             "Evidence: what a bet of 1 against the interval is worth now. If the interval holds, it ever reaches 100 "
             "in at most 1 of 100 cases."
         )
+        if any(interval.kind == "band" for interval in shown):
+            options.show(
+                'The number in "answers around" is their mean probability in the fit; what is promised is about these '
+                "rows."
+            )
     else:
         options.show(f"{title}{watch.headline}")
     for text in _notes(watch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from qacal.model.evaluating import collect
 from qacal.model.model import QACalibrator
 from qacal.model.model_set import rows_by
 from qacal.model.pipeline import Progress
+from qacal.model.saved import as_model
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Gathered, Reading, read
 from qacal.tally.arrays import Floats, Hashes, is_missing
@@ -29,7 +31,7 @@ _SHARES = ("rows", "expected", "low", "high")
 
 
 def describe_documents(
-    model: BaseModel,
+    model: BaseModel | str | Path,
     labelled: Any,
     records: Any,
     *,
@@ -48,6 +50,7 @@ def describe_documents(
     With a set of models (`qacal fit --by`), rows with one `id` and one model are a document. The result has the column
     that chooses the model, too, and the intervals of a model come from its own labelled documents.
 
+    model : a fitted model, or the path of a saved one.
     labelled : other documents, with `correct`, that were not in the fit; at least 9 for an alpha of 0.1, for each
         model of a set. Documents with a label in only some rows are left out, with a warning.
     columns, percent, expressions, allow_other_source : as in :meth:`QACalibrator.calibrate`, for both files.
@@ -67,10 +70,11 @@ def describe_documents(
     >>> shares["expected"].round(2).to_list(), shares["low"].to_list(), shares["high"].to_list()
     ([0.71], [0.5], [1.0])
     """
+    loaded = as_model(model)
     options: dict[str, Any] = {"columns": columns, "percent": percent, "expressions": expressions}
-    readings = [model._reading(one, **options) for one in (labelled, records)]
+    readings = [loaded._reading(one, **options) for one in (labelled, records)]
     return documents_frame(
-        model, labelled, records, *readings, alpha=alpha, allow_other_source=allow_other_source, progress=None
+        loaded, labelled, records, *readings, alpha=alpha, allow_other_source=allow_other_source, progress=None
     )[0]
 
 

@@ -187,10 +187,10 @@ class Split:
 
     @property
     def certifying(self) -> float:
-        """The share of the labelled rows that fit the calibrator."""
+        """The share of the labelled rows, or of those of the audit, that fit the calibrator."""
         if self.audit is not None:
             makes, *_ = self.audit.shares(self.share, self._first)
-            return (1 - makes) * self.audit.rows / (self.audit.rows + self.audit.others)
+            return 1 - makes
         return 1.0 if self.share is None else 1 - self.share * self._first
 
     @property
@@ -273,7 +273,9 @@ def fit_model(model: QACalibrator, inputs: FitInputs, progress: Progress) -> Fit
             tally = tally.pooled()
         answered, held = rows.answers(tally)
         widths: tuple[Widths, ...] = ()
-        calibrator, labels = pipeline.calibrator, overviews[-1].rows
+        # More labels of audits narrow intervals, and other rows only train.
+        labels = overviews[-1].rows if inputs.audit is None else inputs.audit.rows
+        calibrator = pipeline.calibrator
         if isinstance(calibrator, MarginBinning) and score is not None:
             share = (1.0 if has_judge else split.certifying) * share_of_documents(tally)
             plan = partial(_planned, pipeline, score, share)

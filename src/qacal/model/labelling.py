@@ -24,6 +24,7 @@ from qacal.model.base import BaseModel
 from qacal.model.choosing import require_unseen
 from qacal.model.model_set import mask, rows_by
 from qacal.model.pipeline import Progress
+from qacal.model.saved import as_model
 from qacal.parameters import is_whole, shown
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Gathered, Reading, as_source
@@ -36,7 +37,7 @@ NEW_COLUMNS = ("stratum", "label_probability")
 
 
 def label_next(
-    model: BaseModel,
+    model: BaseModel | str | Path,
     records: Any,
     n: int = 200,
     *,
@@ -55,6 +56,7 @@ def label_next(
     If ids repeat, one row of each id can be drawn; a set of models has answers of its own for each model. Questions of
     the fit are refused.
 
+    model : a fitted model, or the path of a saved one.
     seed : another seed draws other rows.
     columns, percent, expressions, allow_other_source : as in :meth:`QACalibrator.calibrate`.
 
@@ -70,8 +72,9 @@ def label_next(
     >>> to_label[0]
     {'id': 1039, 'confidence': 0.5, 'stratum': 9, 'label_probability': 0.05}
     """
-    reading = model._reading(records, columns, percent, expressions)
-    tables = list(tables_to_label(model, records, n, reading, seed=seed, allow_other_source=allow_other_source))
+    loaded = as_model(model)
+    reading = loaded._reading(records, columns, percent, expressions)
+    tables = list(tables_to_label(loaded, records, n, reading, seed=seed, allow_other_source=allow_other_source))
     if len(tables) == 1 and not isinstance(records, str | Path):
         return tables[0].native
     import polars as pl

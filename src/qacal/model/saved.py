@@ -21,6 +21,7 @@ from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeScaling
 from qacal.embedders import ColumnEmbedder, Embedder
 from qacal.errors import ArtifactError, InputError
+from qacal.model.base import BaseModel
 from qacal.model.defaults import Output
 from qacal.model.features import Feature
 from qacal.model.fitting import Fitted, FittedFor
@@ -150,6 +151,13 @@ def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool
     if warm:
         loaded._warm()
     return loaded
+
+
+def as_model(model: BaseModel | str | Path, *, warm: bool = False) -> BaseModel:
+    """Return a fitted model as it is, and load the one that is saved at a path."""
+    if not isinstance(model, BaseModel | str | Path):
+        raise InputError(f"model is {shown(model)}; expected a fitted model or the path of a saved one.")
+    return load(model, warm=warm) if isinstance(model, str | Path) else model
 
 
 def load_one(path: str | Path, *, embedder: str | Embedder | None = None) -> QACalibrator:

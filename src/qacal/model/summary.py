@@ -24,18 +24,20 @@ _FEW = 200
 _VERY_FEW, _ERROR = 100, 0.1
 
 
-def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
+def described(model: QACalibrator, *, is_certified_apart: bool = False, is_refit: bool = False) -> str:
     """Return the summary of a fit.
 
     is_certified_apart : the certifying rows came in a separate file.
+    is_refit : only labels of audits certify.
     """
+    labels = "labels of audits" if is_refit else "certifying rows" if is_certified_apart else "labelled rows"
     maps = model.calibrator_.maps_
     # A continuous score has no other rows than those that trained it.
     is_continuous = model.output == "continuous" and model.learned_score_ is not None
     lines = [] if is_continuous else [*_too_few(model, is_certified_apart), _fitted(model, is_certified_apart)]
     lines += _tried(model)
     if isinstance(maps, MarginMaps):
-        lines += [*_certified_margins(model, maps), *_widths(model.widths_, is_certified_apart, maps.curves is None)]
+        lines += [*_certified_margins(model, maps), *_widths(model.widths_, labels, maps.curves is None)]
     elif isinstance(maps, BinMaps):
         lines += [_certified(model, maps), *_certified_groups(model, maps, is_certified_apart)]
     elif model.rows_ < _FEW and model.learned_score_ is None:
@@ -86,9 +88,8 @@ def _fitted(model: QACalibrator, is_certified_apart: bool) -> str:
     groups = model.describe_groups()
     verb = "certify" if model.calibrator_.properties.is_certified else "calibrate"
     text = f"{counted(model.rows_, 'row')} {verb}"
-    measured = [one.labels for one in model.widths_ if one.is_measured]
-    if model.pipeline_.first is not None and measured and not is_certified_apart:
-        total = measured[-1]
+    if model.pipeline_.first is not None and model.widths_ and not is_certified_apart:
+        total = model.overviews_[0].rows
         text = f"{total:,} labelled rows: {total - model.rows_:,} only train, {model.rows_:,} {verb}"
     if len(groups) == 1:
         text += ", in one group"
@@ -177,15 +178,12 @@ def _certified_margins(model: QACalibrator, maps: MarginMaps) -> list[str]:
     return lines
 
 
-def _widths(widths: tuple[Widths, ...], is_certified_apart: bool, has_score: bool) -> list[str]:
-    """Return a table of how wide intervals are with fewer and more labelled rows, at most 80 characters wide."""
+def _widths(widths: tuple[Widths, ...], labels: str, has_score: bool) -> list[str]:
+    """Return a table of how wide intervals are with fewer and more of these labels, at most 80 characters wide."""
     if not widths:
         return []
     cells = [
-        (
-            "certifying rows" if is_certified_apart else "labelled rows",
-            [f"{'' if one.is_measured else '*'}{one.labels:,}" for one in widths],
-        ),
+        (labels, [f"{'' if one.is_measured else '*'}{one.labels:,}" for one in widths]),
         ("by probability (bands)", [f"±{shown_bound(one.band_width)} ({one.bands})" for one in widths]),
     ]
     if any(one.groups for one in widths):

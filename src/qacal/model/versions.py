@@ -64,7 +64,9 @@ def put_back(path: str | Path, name: str | None = None) -> str:
 
     name : of the version, or its first digits; by default the one that was kept last.
     """
-    kept = versions(path)[1:]
+    present, *kept = versions(path)
+    if name is not None and present.name.startswith(name) and not any(one.name.startswith(name) for one in kept):
+        raise InputError(f"version {present.name} is in use: it is the one in {path}, so there is nothing to put back.")
     if not kept:
         raise InputError(f"no earlier version of {path} is kept; qacal refit keeps the one that it replaces.")
     found = kept[:1] if name is None else [one for one in kept if one.name.startswith(name)]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from qacal.model.choosing import require_unseen
 from qacal.model.labelling import NEW_COLUMNS
 from qacal.model.model import QACalibrator
 from qacal.model.pipeline import Progress
+from qacal.model.saved import as_model
 from qacal.model.signals import Signal, signals
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource, require_known_origin
@@ -99,7 +101,7 @@ class Watch:
 
 
 def watch(
-    model: QACalibrator,
+    model: QACalibrator | str | Path,
     records: Any,
     *,
     alpha: float = 0.1,
@@ -118,6 +120,7 @@ def watch(
     with different values, they are thinned to equal chances. (Rows of :func:`label_next` have the column `stratum`,
     too, and are not thinned: each question had the same chance.)
 
+    model : a fitted model, or the path of a saved one.
     alpha : the probability that any alarm is ever wrong.
     columns, percent, expressions, allow_other_source, on_fault, max_bad : as in :meth:`QACalibrator.calibrate`.
 
@@ -137,12 +140,13 @@ def watch(
     >>> print(watch(model, answers(6000, 400, law=0.3)).broken[0])
     group law: promised 0.67 to 0.74, 0.35 in 200 labels; broken after 24.
     """
-    if model._by is not None:
+    loaded = as_model(model)
+    if loaded._by is not None:
         raise InputError(
             "this is a set of models; watch each of them with its own rows: watch(models.models[name], ...)."
         )
-    reading = model._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
-    return watches(model, records, reading, alpha=alpha, allow_other_source=allow_other_source)[None]
+    reading = loaded._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
+    return watches(loaded, records, reading, alpha=alpha, allow_other_source=allow_other_source)[None]
 
 
 def watches(

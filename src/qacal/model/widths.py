@@ -15,7 +15,7 @@ from qacal.tally.tally import Tally
 
 @dataclass(frozen=True)
 class Widths:
-    """How wide the intervals are with so many labelled rows.
+    """How wide the intervals are with so many labelled rows; after a refit, with so many labels of audits.
 
     is_measured : on rows of a fit, or on equal parts of them, as the mean over the parts; else expected for more rows.
     band_width, group_width : of half of the answers, as in :class:`~qacal.planning.MarginPlan`.
@@ -66,8 +66,8 @@ def widths_by_labels(
     Measured on quarters, halves and all of the certifying rows, with cells planned for their number and the scores of
     this fit; expected for twice and four times as many.
 
-    labels : the number of labelled rows.
-    plan : returns the cells for a number of labelled rows.
+    labels : the number of labelled rows; of a refit, of labels of audits.
+    plan : returns the cells for a number of these.
     """
     has_curves = calibrator.maps_.curves is not None
     measured = []

@@ -79,13 +79,24 @@ class Sources:
 
     def require_one(self) -> None:
         """Raise if rows come from several LLMs, prompts, confidence sources or judges."""
-        for name, plural in PROVENANCE.items():
-            values = self.known().get(name, ())
-            if len(values) > 1:
-                raise InputError(
-                    f"the records hold answers of several {plural}: {some_of(values)}. Fit one model for each (--by "
-                    f"{name}), or one for all of them: --allow-mixed (in Python: allow_mixed=True)."
-                )
+        known = self.known()
+        if several := mixture(known):
+            names = [name for name in PROVENANCE if len(known.get(name, ())) > 1]
+            by = f"--by {names[0]}" if len(names) == 1 else f"--by takes one column: {' or '.join(names)}"
+            raise InputError(
+                f"the records hold answers of several {several}. Fit one model for each ({by}), or one for all of "
+                "them: --allow-mixed (in Python: allow_mixed=True)."
+            )
+
+
+def mixture(known: Mapping[str, Sequence[Any]]) -> str:
+    """Return the LLMs, prompts, confidence sources and judges that rows come from, if they are several; else "".
+
+    >>> mixture({"model": ["gpt", "qwen"], "prompt": ["short"], "judge": ["Ann", "Bo"]})
+    'LLMs: gpt, qwen; judges: Ann, Bo'
+    """
+    parts = ((plural, known.get(name, ())) for name, plural in PROVENANCE.items())
+    return "; ".join(f"{plural}: {some_of(values)}" for plural, values in parts if len(values) > 1)
 
 
 def is_provenance(name: str, values: list[Any]) -> bool:
@@ -184,9 +195,10 @@ def copies_of(hashes: Repeats) -> str:
     copies = hashes.surplus()
     if not copies:
         return ""
-    are = "is an exact copy of an earlier row" if copies == 1 else "are exact copies of earlier rows"
-    rows = f"{copies:,} of {hashes.rows:,} rows {are}"
-    return f"{rows} ({COPIED}) and count as further rows of one question. {REMOVE_COPIES}"
+    are, count = "are exact copies of earlier rows", "count as further rows"
+    if copies == 1:
+        are, count = "is an exact copy of an earlier row", "counts as a further row"
+    return f"{copies:,} of {hashes.rows:,} rows {are} ({COPIED}) and {count} of one question. {REMOVE_COPIES}"
 
 
 def warn_of_copies(rows: Repeats | Sequence[Hashes | None], prefix: str = "") -> None:

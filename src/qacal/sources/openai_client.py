@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from qacal.errors import InputError, QacalError
 from qacal.model.base import BaseModel
-from qacal.model.saved import load
+from qacal.model.saved import as_model
 from qacal.parameters import shown
 from qacal.records.columns import PROVENANCE
 from qacal.records.provenance import AllowOtherSource, allowed_sources
@@ -69,10 +69,8 @@ def calibrated(
     if confidence_from not in [*ConfidenceFrom]:
         expected = ", ".join(ConfidenceFrom)
         raise InputError(f"confidence_from is {shown(confidence_from)}; expected one of {expected}.")
-    if not isinstance(model, BaseModel | str | Path):
-        raise InputError(f"model is {shown(model)}; expected a fitted model or the path of a saved one.")
     allowed = allowed_sources(allow_other_source, {*PROVENANCE})
-    loaded = load(model, warm=True) if isinstance(model, str | Path) else model
+    loaded = as_model(model, warm=True)
     known: Any = client
     wrapped: Any = known.copy()
 
