@@ -126,6 +126,23 @@ def test_names_of_outputs_do_not_depend_on_which_other_files_there_are(days, mod
     ]
 
 
+@pytest.mark.filterwarnings("default::qacal.errors.QacalWarning")
+def test_an_output_whose_input_no_longer_exists_stays_and_is_named(days, model, tmp_path):
+    out = tmp_path / "out"
+    ok("apply", model, days, "-o", out)
+    (days / "1.parquet").rename(days / "b.parquet")
+    _, _, notes = run("apply", model, days, "-o", out)
+    assert f"1 file in {out} is of an input that no longer exists: 1.parquet. Remove outputs whose" in notes
+    assert len(written(out)) == 4
+    (days / "2.parquet").unlink()
+    _, _, notes = run("apply", model, days / "0.parquet", days / "b.parquet", "-o", out)
+    assert f"2 files in {out} are of inputs that no longer exist: 1.parquet, 2.parquet." in notes
+    (out / "1.parquet").unlink()
+    (out / "2.parquet").unlink()
+    _, _, notes = run("apply", model, f"{days}/0*", "-o", out)  # b.parquet is that of another job
+    assert "no longer exist" not in notes
+
+
 def test_no_output_is_outside_of_its_folder(days, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

@@ -298,22 +298,27 @@ def _whole(path: str) -> Part:
     return Part(path, size, changed, 0, rows, rows)
 
 
-def remove_stale(parts: Sequence[Part], output: str) -> None:
+def remove_stale(parts: Sequence[Part], output: str) -> list[str]:
     """Remove outputs that earlier jobs wrote to a folder for these inputs under other names.
 
-    The names are others if an input had another number of parts, or was named in another way.
+    The names are others if an input had another number of parts, or was named in another way. Return the outputs in a
+    folder of this machine whose inputs no longer exist: they were renamed, or removed.
     """
     if is_url(output):
         _remove_stale_objects(parts, f"{output.rstrip('/')}/")
-        return
-    if not os.path.isdir(output):
-        return
+        return []
     kept = {os.path.realpath(part.output) for part in parts}
     inputs = {os.path.abspath(part.path) for part in parts}
-    for path in _below(output):
+    orphans = []
+    for path in sorted(_below(output)):
         noted = None if os.path.realpath(path) in kept else _input_of(str(path))
-        if noted is not None and os.path.abspath(noted) in inputs:
+        if noted is None:
+            continue
+        if os.path.abspath(noted) in inputs:
             path.unlink()
+        elif not is_url(noted) and not os.path.exists(noted):
+            orphans.append(path.relative_to(output).as_posix())
+    return orphans
 
 
 def _remove_stale_objects(parts: Sequence[Part], output: str) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from qacal.cluster.engines import Engine, run
 from qacal.cluster.jobs import Job, Worker, model_files
 from qacal.cluster.parts import LARGE, LARGE_ON_GRID, Part, expanded, parts_of, remove_stale, require_apart
-from qacal.errors import InputError, QacalWarning
+from qacal.errors import InputError, QacalWarning, counted, some_of
 from qacal.model.defaults import SHARE_OF_FIRST, default_pipeline, features_of, share_to_train
 from qacal.model.fitting import FitInputs, Split
 from qacal.model.pipeline import Progress
@@ -83,7 +83,7 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
     if job.kind == "tally" and job.model is None:
         times = LARGE if job.resolution is None or where.engine != "local" else LARGE_ON_GRID
     parts, errors = parts_of(expanded(files), output, by_path=job.kind in ("tally", "sample"), times=times)
-    remove_stale(parts, output)
+    orphans = remove_stale(parts, output)
     step = {"embed": "embedding", "apply": "calibrating", "tally": "counting", "sample": "sampling"}[job.kind]
     outcome, done = Outcome(parts), 0
 
@@ -109,6 +109,10 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
         outcome.old += bool(result.get("is_old"))
         outcome.notes += result.get("notes", ())
         outcome.counted = result.get("counted")
+    if orphans and job.kind in ("apply", "embed"):
+        of = "is of an input that no longer exists" if len(orphans) == 1 else "are of inputs that no longer exist"
+        files_in = f"{counted(len(orphans), 'file')} in {output} {of}: {some_of(orphans)}"
+        outcome.notes.insert(0, f"{files_in}. Remove outputs whose rows are elsewhere now.")
     distinct = list(dict.fromkeys(outcome.notes))
     for text in distinct[:_MOST_NOTES]:
         warnings.warn(text, QacalWarning, stacklevel=2)
