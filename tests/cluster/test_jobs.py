@@ -265,6 +265,24 @@ def test_a_bad_file_is_named_and_all_others_are_done(days, model, tmp_path):
     assert not (tmp_path / "tally.parquet.parts").exists()
 
 
+def test_parts_of_a_command_stay_only_if_it_can_go_on_from_them(days, tmp_path):
+    """A fit's have the texts of its sample."""
+    tally = ("tally", days, "-o", tmp_path / "t.parquet", "--groups", "topic")
+    fit = ("fit", days, "-o", tmp_path / "model", "--sample-rows", "1000", "--no-columns")
+    frame = pl.read_parquet(days / "1.parquet")
+    frame.with_columns(id=pl.lit("one")).write_parquet(days / "1.parquet")
+    assert "have the same id" in run(*tally)[2]
+    frame.with_columns(model=pl.lit("parrot-2")).write_parquet(days / "1.parquet")
+    assert "answers of several LLMs" in run(*fit)[2]
+    assert not [*tmp_path.glob("*.parts")]
+    (days / "1.parquet").write_bytes(b"PAR1 no rows PAR1")
+    assert f"wait in {tmp_path}/t.parquet.parts; " in run(*tally)[2]
+    assert f"wait in {tmp_path}/model.parts; " in run(*fit)[2]
+    assert len([*tmp_path.glob("t.parquet.parts/*/*")]) == len([*tmp_path.glob("model.parts/*/*")]) == 2
+    assert run("tally", days / "no", *tally[2:])[0] != 0
+    assert len([*tmp_path.glob("t.parquet.parts/*/*")]) == 2
+
+
 def test_bad_rows_are_named_by_file_and_row_and_skipped(days, model, tmp_path, monkeypatch):
     broken = pl.read_parquet(days / "1.parquet").with_columns(
         confidence=pl.when(pl.int_range(pl.len()) == 7).then(1.7).otherwise("confidence")

@@ -340,12 +340,13 @@ def job_reading(
 @contextmanager
 def job_runs(engine: Any, address: str | None, skip_bad_rows: Path | None) -> Iterator[Where]:
     """Yield where a job runs; bad rows go to a file, also if some files cannot be done."""
-    from qacal.cluster.running import Where
+    from qacal.cluster.running import Where, removing_useless
     from qacal.records.writers import atomic_file, json_line
 
     totals: list[int | None] = [None]
-    with progress_line.showing(lambda: totals[-1]) as tell:
-        where = Where(engine, address, tell, totals.append)
+    where = Where(engine, address, on_total=totals.append)
+    with progress_line.showing(lambda: totals[-1]) as tell, removing_useless(where):
+        where = replace(where, progress=tell)
         if skip_bad_rows is None:
             yield where
             return

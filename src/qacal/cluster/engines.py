@@ -69,12 +69,16 @@ def run(
         except EngineError as error:
             failures += 1
             if failures == _ATTEMPTS:
-                raise InputError(
+                raise UnfinishedError(
                     f"the engine {engine} stopped {_ATTEMPTS} times, the last time with:\n{error}\nOutputs that are "
                     "done stay; start the command again to do what is left."
                 ) from error
         left = [part for part in left if part.output not in results]
     return [results[part.output] for part in parts]
+
+
+class UnfinishedError(InputError):
+    """Parts are left, which the same command may do when it is started again; those that are done stay."""
 
 
 class EngineError(Exception):
@@ -135,8 +139,8 @@ def _in_process(job: Job, parts: Sequence[Part], engine: Engine, address: str | 
             raise EngineError(log.read()[-2000:].decode("utf-8", "replace").strip() or f"exit code {child.returncode}")
 
 
-def _no_cluster(address: str | None, reason: str) -> InputError:
-    return InputError(
+def _no_cluster(address: str | None, reason: str) -> UnfinishedError:
+    return UnfinishedError(
         f"there is no Ray cluster at {address}: {reason}. Check --address; on its machine, ray status tells whether it "
         "runs."
     )

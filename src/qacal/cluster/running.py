@@ -10,17 +10,17 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.cluster.engines import Engine, run
+from qacal.cluster.engines import Engine, UnfinishedError, run
 from qacal.cluster.jobs import Job, Worker, model_files
 from qacal.cluster.parts import LARGE, LARGE_ON_GRID, Part, expanded, parts_of, remove_stale, require_apart
-from qacal.errors import InputError, QacalWarning, counted, some_of
+from qacal.errors import InputError, QacalError, QacalWarning, counted, some_of
 from qacal.model.defaults import SHARE_OF_FIRST, default_pipeline, features_of, share_to_train
 from qacal.model.fitting import FitInputs, Split
 from qacal.model.pipeline import Progress
@@ -49,6 +49,7 @@ class Where:
     progress : called with the name of the step and the number of rows.
     on_total : called with the number of rows of a step when it begins, and with None when it ends.
     on_bad : called with each bad row, as an object.
+    works : for each step whose parts are all done, the tally or model that they are for.
     """
 
     engine: Engine = "local"
@@ -56,6 +57,7 @@ class Where:
     progress: Progress | None = None
     on_total: Callable[[int | None], None] = lambda rows: None
     on_bad: Callable[[dict[str, Any]], None] | None = None
+    works: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -120,19 +122,21 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
         warnings.warn(f"{len(distinct) - _MOST_NOTES:,} more notes of other parts.", QacalWarning, stacklevel=2)
     if errors:
         is_whole = job.kind in ("tally", "sample")
-        raise _problems(errors, len({part.path for part in parts} | {*errors}), is_whole=is_whole)
+        raise _problems(
+            errors, len({part.path for part in parts} | {*errors}), os.path.dirname(output) if is_whole else None
+        )
     return outcome
 
 
-def _problems(errors: dict[str, str], files: int, *, is_whole: bool) -> InputError:
-    """Say which files have errors; `is_whole` if the job has one result for all files."""
+def _problems(errors: dict[str, str], files: int, work: str | None) -> UnfinishedError:
+    """Say which files have errors; `work` is the folder of the parts, if the job has one result for all files."""
     texts = [text if text.startswith(path) else f"{path}: {text}" for path, text in errors.items()]
     listed = "\n".join(f"  {text}".replace("\n", "\n  ") for text in texts[:_MOST_LINES])
     more = f"\n  and {len(texts) - _MOST_LINES:,} more" if len(texts) > _MOST_LINES else ""
-    waits = ", but the result needs all files, and is not written" if is_whole else ""
+    waits = f", and wait in {work}; the result needs all files, and is not written" if work else ""
     rest = f"All others are done{waits}. Fix or remove these, and start the command again: it does only what is left."
     which = "The file" if files == 1 else f"{len(texts):,} of {files:,} files"
-    return InputError(f"{which} could not be done:\n{listed}{more}" + (f"\n{rest}" if files > len(texts) else ""))
+    return UnfinishedError(f"{which} could not be done:\n{listed}{more}" + (f"\n{rest}" if files > len(texts) else ""))
 
 
 def count(
@@ -143,6 +147,7 @@ def count(
     most : as in :meth:`Counted.sum`.
     """
     outcome = run_job(job, files, f"{output.rstrip('/')}{PARTS}/cells", where)
+    where.works.append(output)
     kept = None if outcome.counted is None else [outcome.counted]
     return Counted.sum(kept or (Counted.read(part.output) for part in outcome.parts), most), outcome
 
@@ -175,6 +180,7 @@ def fit_files(
     pipeline = default_pipeline(model)
     needs = replace(pipeline, features=features_of(model, pipeline).named).needs
     drawn = run_job(replace(job, kind="sample", sample=share, needs=needs), files, f"{work}/sample", where)
+    where.works.append(output)
     sample = _gathered(drawn.parts)
     is_whole = share == 1.0
     inputs = FitInputs(sample, reading, allow_mixed=allow_mixed, rows_to_certify=None if is_whole else labelled)
@@ -197,6 +203,19 @@ def fit_files(
     table = FrameTable("the sample", "row", np.arange(1, sample.height + 1), sample)
     own = Worker(counting).counted(table, reading, split)
     return recertified(fitted, version, Counted.sum([own, rest]), allow_mixed=allow_mixed), outcome
+
+
+@contextmanager
+def removing_useless(where: Where) -> Iterator[None]:
+    """Remove the parts of a tally or a fit if it fails by what is in them: to start it again would not help."""
+    try:
+        yield
+    except UnfinishedError:
+        raise
+    except QacalError:
+        for output in where.works:
+            clean_up(output)
+        raise
 
 
 def clean_up(output: str) -> None:
