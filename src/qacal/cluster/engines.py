@@ -16,8 +16,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
-from threading import Event, Timer
+from threading import Event, Thread, Timer
+from time import sleep
 from typing import Any, Literal, TypeAlias
 
 from qacal.cluster.jobs import Job, Worker
@@ -114,8 +116,9 @@ def _in_process(job: Job, parts: Sequence[Part], engine: Engine, address: str | 
         limit = Timer(_SECONDS_TO_CONNECT, give_up)
         limit.daemon = True
         try:
-            with suppress(BrokenPipeError), child.stdin:  # it has ended; what it wrote comes below
+            with suppress(BrokenPipeError):  # it has ended; what it wrote comes below
                 pickle.dump((job, list(parts), engine, address), child.stdin)
+                child.stdin.flush()
             for line in child.stdout:
                 text = line.decode("utf-8", "replace")
                 if text.startswith(_RESULT):
@@ -132,6 +135,8 @@ def _in_process(job: Job, parts: Sequence[Part], engine: Engine, address: str | 
         finally:
             limit.cancel()
             child.terminate()
+            with suppress(BrokenPipeError):
+                child.stdin.close()
             child.stdout.close()
             child.wait()
         if count < len(parts):
@@ -158,12 +163,30 @@ def _environment(engine: Engine, address: str | None) -> dict[str, str]:
 def serve() -> None:
     """Run an engine for the process that started this one: parts come by standard input, results go by output."""
     job, parts, engine, address = pickle.load(sys.stdin.buffer)
+    # Standard input ends when that process has ended, even if it was killed. A second run may have begun then.
+    _end_after(lambda: sys.stdin.buffer.read())
     for result in _with_daft(job, parts, engine, address):
         print(_RESULT + result, flush=True)
     if engine == "ray":
         optional_package("ray", "cluster").shutdown()
     # Threads of Daft may still run, and crash while Python ends.
     os._exit(0)
+
+
+def _end_after(wait: Callable[[], object]) -> None:
+    """End this process when `wait`, which runs in a thread, returns."""
+
+    def end() -> None:
+        wait()
+        os._exit(1)
+
+    Thread(target=end, daemon=True).start()
+
+
+def _until_alone(parent: int) -> None:
+    """Return when the parent of this process has ended; never on Windows, where a process keeps it."""
+    while os.getppid() == parent:
+        sleep(0.5)
 
 
 def _with_daft(job: Job, parts: Sequence[Part], engine: Engine, address: str | None) -> Iterator[str]:
@@ -194,6 +217,8 @@ def _with_daft(job: Job, parts: Sequence[Part], engine: Engine, address: str | N
     @daft.cls(max_concurrency=min(workers, len(parts)), use_process=None if engine == "ray" else True)
     class Parts:
         def __init__(self, job: Job) -> None:
+            if engine == "daft":  # Ray ends actors whose driver has ended; Daft lets a process do its part to the end
+                _end_after(partial(_until_alone, os.getppid()))
             self.worker = Worker(job)
 
         @daft.method.batch(return_dtype=daft.DataType.string(), batch_size=1)  # type: ignore[untyped-decorator]
