@@ -251,7 +251,7 @@ def test_a_bad_file_is_named_and_all_others_are_done(days, model, tmp_path):
     pl.DataFrame({"question": ["?"], "answer": ["!"]}).write_parquet(days / "lacking.parquet")
     code, _, notes = run("apply", model, days, "-o", tmp_path / "out")
     assert code == 1
-    assert "2 of 5 files could not be done" in notes
+    assert "2 of 5 files could not be processed" in notes
     assert f"{days}/bad.parquet cannot be read as Parquet" in notes
     assert f"{days}/lacking.parquet" in notes
     assert all_rows(tmp_path / "out").height == 1200
@@ -281,6 +281,34 @@ def test_parts_of_a_command_stay_only_if_it_can_go_on_from_them(days, tmp_path):
     assert len([*tmp_path.glob("t.parquet.parts/*/*")]) == len([*tmp_path.glob("model.parts/*/*")]) == 2
     assert run("tally", days / "no", *tally[2:])[0] != 0
     assert len([*tmp_path.glob("t.parquet.parts/*/*")]) == 2
+
+
+def test_what_is_wrong_with_many_files_is_told_once(days, model, tmp_path):
+    tally = ("tally", days, "-o", tmp_path / "t.parquet", "--groups")
+    notes = run(*tally, "nope")[2]
+    assert (
+        f"None of 3 files could be processed:\n  all 3 files, the first: {days}/0.parquet has no column 'nope'" in notes
+    )
+    assert "Correct the files or the options, and start the command again." in notes
+    assert notes.count("has no column") == 1
+    apply = ("apply", model, days, "-o", tmp_path / "out", "--percent")
+    notes = run(*apply)[2]
+    assert notes.count(" row ") == 1, notes
+    for number in range(4):
+        (days / f"bad{number}.parquet").write_bytes(b"PAR1 no rows PAR1")
+    notes = run(*tally, "topic")[2]
+    assert "4 of 7 files could not be processed" in notes
+    assert ", ".join(f"{days}/bad{number}.parquet" for number in range(4)) + ", the first: " in notes
+    _, _, notes = run(*tally, "topic", "--resolution", "0.003")
+    assert notes.startswith("qacal: resolution is 0.003; expected 1/k")
+
+
+def test_a_readable_file_beside_a_bad_one_is_not_counted_again(days, tmp_path):
+    (days / "1.parquet").write_bytes(b"PAR1 no rows PAR1")
+    tally = ("tally", days / "0.parquet", days / "1.parquet", "-o", tmp_path / "t.parquet", "--groups", "topic")
+    assert "it does only what is left" in run(*tally)[2]
+    shutil.copy(days / "2.parquet", days / "1.parquet")
+    assert "1 part of 2 had been done before" in run(*tally)[2]
 
 
 def test_bad_rows_are_named_by_file_and_row_and_skipped(days, model, tmp_path, monkeypatch):

@@ -54,17 +54,20 @@ def run(
     engine: Engine = "local",
     address: str | None = None,
     on_result: Callable[[dict[str, Any]], None] = lambda result: None,
+    *,
+    keeps: bool = False,
 ) -> list[dict[str, Any]]:
     """Do all parts; return the result of each, in the order of the parts.
 
     address : of a Ray cluster; without one, a cluster of this machine is started.
     on_result : called with each result when it is there.
+    keeps : the engine `local` returns the cells of a tally, and does not write them.
     """
     results: dict[str, dict[str, Any]] = {}
     left, failures = list(parts), 0
     while left:
         try:
-            for result in _locally(job, left) if engine == "local" else _in_process(job, left, engine, address):
+            for result in _locally(job, left, keeps) if engine == "local" else _in_process(job, left, engine, address):
                 on_result(result)
                 results[result["part"]] = result
                 failures = 0
@@ -87,11 +90,10 @@ class EngineError(Exception):
     """The process of an engine ended before all parts were done; the text is what it wrote last."""
 
 
-def _locally(job: Job, parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+def _locally(job: Job, parts: Sequence[Part], keeps: bool) -> Iterator[dict[str, Any]]:
     worker = Worker(job)
     for part in parts:
-        # The cells of a single part are the whole tally; to write and to read them again takes longer than to count.
-        yield worker.run(part, keeps=len(parts) == 1)
+        yield worker.run(part, keeps=keeps)
 
 
 def _in_process(job: Job, parts: Sequence[Part], engine: Engine, address: str | None) -> Iterator[dict[str, Any]]:

@@ -8,6 +8,7 @@ certifies bands and groups on the cells, together with the rows of the sample th
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,6 +30,7 @@ from qacal.model.tallies import Counted, fit_column, recertified
 from qacal.records.reading import ReadAs, Reading
 from qacal.records.table import FrameTable
 from qacal.storage import version_of
+from qacal.tally.cells import grid_steps
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,7 +41,8 @@ SAMPLE_ROWS = 50_000
 """How many labelled rows a fit at scale trains on: as many as a score reads at most."""
 PARTS = ".parts"
 """The ending of the folder with the cells of each part, beside a tally or model that is being made."""
-_MOST_LINES, _MOST_NOTES = 10, 3
+_MOST_LINES, _MOST_NOTES, _MOST_ALIKE = 10, 3, 3
+_NUMBER = re.compile(r"\d+([.,]\d+)*")
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ class Outcome:
 
 def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcome:
     """Do a job over all parts of files, with a file in the folder `output` for each; raise at the end for bad files."""
+    if job.resolution is not None:
+        grid_steps(job.resolution)  # it checks the resolution
     require_apart(files, output)
     times = 1
     if job.kind == "tally" and job.model is None:
@@ -99,7 +104,9 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
             where.progress(step, done)
 
     where.on_total(sum(part.rows for part in parts))
-    results = run(job, parts, where.engine, where.address, take) if parts else []
+    # The cells of a single part are the whole tally; to write and to read them again takes longer than to count.
+    keeps = len(parts) == 1 and not errors
+    results = run(job, parts, where.engine, where.address, take, keeps=keeps) if parts else []
     where.on_total(None)
     for part, result in zip(parts, results, strict=True):
         if "error" in result:
@@ -130,13 +137,30 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
 
 def _problems(errors: dict[str, str], files: int, work: str | None) -> UnfinishedError:
     """Say which files have errors; `work` is the folder of the parts, if the job has one result for all files."""
-    texts = [text if text.startswith(path) else f"{path}: {text}" for path, text in errors.items()]
+    groups: dict[str, list[str]] = {}
+    for path, text in errors.items():
+        groups.setdefault(_NUMBER.sub("0", text.replace(path, "")), []).append(path)
+    texts = []
+    for paths in groups.values():
+        first = [errors[path] if errors[path].startswith(path) else f"{path}: {errors[path]}" for path in paths]
+        if len(paths) == files > 1:
+            texts.append(f"all {files:,} files, the first: {first[0]}")
+        elif len(paths) > _MOST_ALIKE:
+            texts.append(f"{some_of(paths, _MOST_LINES)}, the first: {first[0]}")
+        else:
+            texts += first
     listed = "\n".join(f"  {text}".replace("\n", "\n  ") for text in texts[:_MOST_LINES])
     more = f"\n  and {len(texts) - _MOST_LINES:,} more" if len(texts) > _MOST_LINES else ""
-    waits = f", and wait in {work}; the result needs all files, and is not written" if work else ""
-    rest = f"All others are done{waits}. Fix or remove these, and start the command again: it does only what is left."
-    which = "The file" if files == 1 else f"{len(texts):,} of {files:,} files"
-    return UnfinishedError(f"{which} could not be done:\n{listed}{more}" + (f"\n{rest}" if files > len(texts) else ""))
+    if files == len(errors):
+        which = "The file could not" if files == 1 else f"None of {files:,} files could"
+        rest = "Correct the files or the options, and start the command again."
+    else:
+        which = f"{len(errors):,} of {files:,} files could not"
+        waits = f", and wait in {work}; the result needs all files, and is not written" if work else ""
+        rest = (
+            f"All others are done{waits}. Fix or remove these, and start the command again: it does only what is left."
+        )
+    return UnfinishedError(f"{which} be processed:\n{listed}{more}\n{rest}")
 
 
 def count(
