@@ -351,8 +351,9 @@ def test_files_are_not_counted_twice(days):
     for other in (days.parent / "link.parquet", f"{days}/../days/1.parquet"):
         with pytest.raises(InputError, match="is named twice; its rows would count twice"):
             expanded([str(days), str(other)])
+    (days.parent / "rows.csv").touch()
     with pytest.raises(InputError, match=r"read Parquet alone; expected a name ending in \.parquet"):
-        expanded(["rows.csv"])
+        expanded([str(days.parent / "rows.csv")])
 
 
 def test_an_empty_file_has_no_part(tmp_path):
@@ -388,7 +389,8 @@ def test_a_feature_on_any_scale_can_be_named_for_many_files(days, tmp_path):
 
 def test_wrong_use_is_refused_early(days, model, tmp_path):
     for arguments, said in [
-        (["apply", model, days, "-o", "out.parquet"], "the rows of many files go to a folder"),
+        (["apply", model, days, "-o", "out.parquet"], "or with --engine daft or ray) writes to a folder: -o FOLDER"),
+        (["apply", model, "s3://bucket/a.parquet", "-o", "out.parquet"], "writes to a folder"),
         (["apply", model, days, "-o", "out", "--engine", "spark"], "expected one of local, daft, ray"),
         (["apply", model, days, "-o", "out", "--address", "auto"], "pass --engine ray, too"),
         (["tally", days, "-o", "t.parquet"], "name the column of groups"),
@@ -398,6 +400,21 @@ def test_wrong_use_is_refused_early(days, model, tmp_path):
         code, _, notes = run(*arguments)
         assert code == 2
         assert said in " ".join(notes.split())
+
+
+@pytest.mark.parametrize("command", ["apply", "embed"])
+def test_one_file_goes_to_a_folder_too_and_must_exist(command, days, model, tmp_path):
+    options = [command, *([model] if command == "apply" else [])]
+    (tmp_path / "there").mkdir()
+    for folder in ("there", "new/"):
+        ok(*options, days / "0.parquet", "-o", f"{tmp_path}/{folder}")
+        assert pl.read_parquet(tmp_path / folder / "0.parquet").height == 400
+    for files in (["nothing"], ["nothing.parquet"], ["nothing", days / "0.parquet"]):
+        code, _, notes = run(*options, *files, "-o", f"{tmp_path}/there")
+        assert (code, notes) == (1, f"qacal: {files[0]} does not exist.\n")
+    (tmp_path / "a.csv").write_text("question,answer,confidence\nwhy,so,0.5\n")
+    _, _, notes = run(*options, tmp_path / "a.csv", "-o", tmp_path / "there")
+    assert notes == f"qacal: {tmp_path}/there is a folder; only rows of Parquet files go to one. Name a file with -o.\n"
 
 
 def test_a_missing_engine_says_what_to_install(days, model, tmp_path, monkeypatch):

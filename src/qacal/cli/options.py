@@ -299,8 +299,11 @@ def reading_of(
     return reading
 
 
-def is_job(files: Sequence[str], engine: str, address: str | None) -> bool:
-    """Return whether a command runs as a job over Parquet files, and not on one file of rows."""
+def is_job(files: Sequence[str], engine: str, address: str | None, output: str = "") -> bool:
+    """Return whether a command runs as a job over Parquet files, and not on one file of rows.
+
+    output : where the rows go; those of one Parquet file may go to a folder, too.
+    """
     from glob import has_magic
 
     if engine not in ("local", "daft", "ray"):
@@ -311,7 +314,8 @@ def is_job(files: Sequence[str], engine: str, address: str | None) -> bool:
         return len(files) > 1 or engine != "local"
     (file,) = files
     is_pattern = has_magic(file) and not os.path.exists(file)
-    return is_pattern or os.path.isdir(file) or "://" in file
+    goes_to_folder = file.endswith((".parquet", ".pq")) and (output.endswith("/") or os.path.isdir(output))
+    return is_pattern or os.path.isdir(file) or "://" in file or goes_to_folder
 
 
 def job_reading(
@@ -553,16 +557,25 @@ def require_folder(path: str) -> None:
 def require_output_folder(path: str) -> None:
     """Raise early if a job has no folder to write to."""
     if path == "-" or os.path.isfile(path) or path.endswith((".parquet", ".pq")):
-        raise typer.BadParameter(f"-o is {path}; the rows of many files go to a folder: -o FOLDER.")
+        job = "a job (over many files or a URL, or with --engine daft or ray)"
+        raise typer.BadParameter(f"-o is {path}; {job} writes to a folder: -o FOLDER.")
     if "://" not in path:
         require_folder(path.rstrip("/"))
 
 
-def require_writable(path: str) -> None:
-    """Raise early if an output cannot be written."""
+def require_writable(path: str, file: str = "-") -> None:
+    """Raise early if an output for the rows of `file` cannot be written."""
     from qacal.records.writers import is_stream, output_format
 
-    output_format(path, "jsonl")
+    try:
+        output_format(path, "jsonl")
+    except InputError:  # what is wrong with the input may be why it is no job, whose output is a folder
+        if file != "-" and not os.path.exists(file):
+            raise InputError(f"{file} does not exist.") from None
+        if os.path.isdir(path) or path.endswith("/"):
+            reason = "is a folder; only rows of Parquet files go to one. Name a file with -o."
+            raise InputError(f"{path} {reason}") from None
+        raise
     if not is_stream(path):
         require_folder(path)
 

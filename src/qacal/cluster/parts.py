@@ -185,6 +185,8 @@ def expanded(files: Sequence[str]) -> dict[str, str]:
         paths = _matching(one)
         if not paths:
             raise InputError(f"{one}: there is no Parquet file.")
+        if not (is_url(one) or _is_glob(one) or os.path.exists(one)):
+            raise InputError(f"{one} does not exist.")
         for path in paths:
             if not path.endswith((".parquet", ".pq")):
                 raise InputError(
