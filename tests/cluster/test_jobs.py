@@ -82,7 +82,28 @@ def test_a_job_tells_what_it_did_as_json(command, days, model, tmp_path):
     told = json.loads(ok(command, *options, days, "-o", tmp_path / "out", "--json"))
     assert told.pop("seconds") >= 0
     counts = {"rows_read": 1200, "rows_written": 1200, "bad_rows": 0, "parts": 3, "done_before": 0}
-    assert told == {**counts, "output": f"{tmp_path}/out"}
+    assert told == {**counts, "notes": [], "output": f"{tmp_path}/out"}
+
+
+@pytest.mark.filterwarnings("always::qacal.errors.QacalWarning")
+def test_notes_name_files_and_those_that_differ_in_numbers_are_told_once(days, tmp_path):
+    ok("fit", days / "0.parquet", "-o", tmp_path / "model", "--no-columns")
+    strange = pl.concat_str(pl.lit("Zqx jjk 12345 "), pl.col("id"))
+    for name, rows in (("1", 400), ("2", 300)):
+        frame = pl.read_parquet(days / f"{name}.parquet").head(rows)
+        frame.with_columns(question=strange, answer=strange).write_parquet(days / f"{name}.parquet")
+    apply = ("apply", tmp_path / "model", days, "-o", tmp_path / "out", "--json")
+    code, told, said = run(*apply)
+    assert code == 0
+    (note,) = json.loads(told)["notes"]
+    assert note.startswith(f"2 of 3 files, such as {days}/1.parquet: ")
+    assert note in said
+    (days / "2.parquet").unlink()
+    (tmp_path / "out" / "2.parquet").unlink()
+    (note,) = json.loads(run(*apply)[1])["notes"]
+    assert note.startswith(f"{days}/1.parquet: ")
+    (note,) = json.loads(run(*apply[:2], f"{days}/1*", *apply[3:])[1])["notes"]
+    assert "parquet" not in note
 
 
 def test_a_model_of_many_files_knows_how_they_were_read(days, tmp_path):

@@ -367,7 +367,7 @@ def job_runs(engine: Any, address: str | None, skip_bad_rows: Path | None) -> It
 
 def job_summary(outcome: Outcome, began: float, output: str) -> str:
     """Return what a job did, as JSON; `began` as in :func:`run_summary`."""
-    parts = {"parts": len(outcome.parts), "done_before": outcome.old}
+    parts = {"parts": len(outcome.parts), "done_before": outcome.old, "notes": outcome.notes}
     return json_text(_account(outcome.rows, outcome.written, outcome.bad, began, output) | parts)
 
 

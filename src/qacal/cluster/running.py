@@ -41,7 +41,7 @@ SAMPLE_ROWS = 50_000
 """How many labelled rows a fit at scale trains on: as many as a score reads at most."""
 PARTS = ".parts"
 """The ending of the folder with the cells of each part, beside a tally or model that is being made."""
-_MOST_LINES, _MOST_NOTES, _MOST_ALIKE = 10, 3, 3
+_MOST_LINES, _MOST_ALIKE = 10, 3
 _NUMBER = re.compile(r"\d+([.,]\d+)*")
 
 
@@ -69,6 +69,7 @@ class Outcome:
 
     rows, written, bad : of all parts; `written` are rows of outputs.
     old : the parts that an earlier run had done.
+    notes : what to tell about files, in a line for each kind of note.
     counted : the cells of a tally that has a single part, if they are not in a file.
     """
 
@@ -108,6 +109,7 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
     keeps = len(parts) == 1 and not errors
     results = run(job, parts, where.engine, where.address, take, keeps=keeps) if parts else []
     where.on_total(None)
+    notes = list[tuple[str, str]]()
     for part, result in zip(parts, results, strict=True):
         if "error" in result:
             errors[part.path] = result["error"]
@@ -116,17 +118,17 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
         outcome.written += result.get("written", 0)
         outcome.bad += result["bad"]
         outcome.old += bool(result.get("is_old"))
-        outcome.notes += result.get("notes", ())
+        notes += [(part.path, text) for text in result.get("notes", ())]
         outcome.counted = result.get("counted")
+    outcome.notes += _grouped(notes, len({part.path for part in parts}))
     if orphans and job.kind in ("apply", "embed"):
         of = "is of an input that no longer exists" if len(orphans) == 1 else "are of inputs that no longer exist"
         files_in = f"{counted(len(orphans), 'file')} in {output} {of}: {some_of(orphans)}"
         outcome.notes.insert(0, f"{files_in}. Remove outputs whose rows are elsewhere now.")
-    distinct = list(dict.fromkeys(outcome.notes))
-    for text in distinct[:_MOST_NOTES]:
+    for text in outcome.notes[:_MOST_LINES]:
         warnings.warn(text, QacalWarning, stacklevel=2)
-    if len(distinct) > _MOST_NOTES:
-        warnings.warn(f"{len(distinct) - _MOST_NOTES:,} more notes of other parts.", QacalWarning, stacklevel=2)
+    if len(outcome.notes) > _MOST_LINES:
+        warnings.warn(f"{len(outcome.notes) - _MOST_LINES:,} more notes.", QacalWarning, stacklevel=2)
     if errors:
         is_whole = job.kind in ("tally", "sample")
         raise _problems(
@@ -135,18 +137,33 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
     return outcome
 
 
+def _alike(texts: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Return texts by path, those together that differ at most in numbers."""
+    groups: dict[str, dict[str, str]] = {}
+    for path, text in texts:
+        groups.setdefault(_NUMBER.sub("0", text.replace(path, "")), {}).setdefault(path, text)
+    return list(groups.values())
+
+
+def _grouped(notes: Iterable[tuple[str, str]], files: int) -> list[str]:
+    """Return notes with their files, if there are several; the first of those that are alike."""
+    grouped = []
+    for texts in _alike(notes):
+        path, text = next(iter(texts.items()))
+        of = path if len(texts) == 1 else f"{len(texts):,} of {files:,} files, such as {path}"
+        grouped.append(text if files == 1 or (len(texts) == 1 and text.startswith(path)) else f"{of}: {text}")
+    return grouped
+
+
 def _problems(errors: dict[str, str], files: int, work: str | None) -> UnfinishedError:
     """Say which files have errors; `work` is the folder of the parts, if the job has one result for all files."""
-    groups: dict[str, list[str]] = {}
-    for path, text in errors.items():
-        groups.setdefault(_NUMBER.sub("0", text.replace(path, "")), []).append(path)
     texts = []
-    for paths in groups.values():
-        first = [errors[path] if errors[path].startswith(path) else f"{path}: {errors[path]}" for path in paths]
-        if len(paths) == files > 1:
+    for found in _alike(errors.items()):
+        first = [text if text.startswith(path) else f"{path}: {text}" for path, text in found.items()]
+        if len(found) == files > 1:
             texts.append(f"all {files:,} files, the first: {first[0]}")
-        elif len(paths) > _MOST_ALIKE:
-            texts.append(f"{some_of(paths, _MOST_LINES)}, the first: {first[0]}")
+        elif len(found) > _MOST_ALIKE:
+            texts.append(f"{some_of([*found], _MOST_LINES)}, the first: {first[0]}")
         else:
             texts += first
     listed = "\n".join(f"  {text}".replace("\n", "\n  ") for text in texts[:_MOST_LINES])
