@@ -382,6 +382,15 @@ def test_an_empty_file_has_no_part(tmp_path):
     assert parts_of(expanded([str(tmp_path / "none.parquet")]), "out") == ([], {})
 
 
+@pytest.mark.filterwarnings("always::qacal.errors.QacalWarning")
+def test_a_file_that_has_no_rows_is_named_and_its_old_output_removed(days, model, tmp_path):
+    apply = ("apply", model, days, "-o", tmp_path / "out")
+    ok(*apply)
+    pl.read_parquet(days / "1.parquet").clear().write_parquet(days / "1.parquet")
+    assert f"1 of 3 files without rows, so without output: {days}/1.parquet." in run(*apply)[2]
+    assert written(tmp_path / "out").keys() == {"0.parquet", "2.parquet"}
+
+
 def test_two_inputs_never_share_an_output(days, model, tmp_path, monkeypatch):
     (tmp_path / "logs").mkdir()
     shutil.copy(days / "0.parquet", tmp_path / "logs" / "a.parquet")

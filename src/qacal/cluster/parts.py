@@ -300,17 +300,18 @@ def _whole(path: str) -> Part:
     return Part(path, size, changed, 0, rows, rows)
 
 
-def remove_stale(parts: Sequence[Part], output: str) -> list[str]:
+def remove_stale(parts: Sequence[Part], output: str, empty: Sequence[str] = ()) -> list[str]:
     """Remove outputs that earlier jobs wrote to a folder for these inputs under other names.
 
-    The names are others if an input had another number of parts, or was named in another way. Return the outputs in a
-    folder of this machine whose inputs no longer exist: they were renamed, or removed.
+    The names are others if an input had another number of parts, or was named in another way; `empty` are inputs that
+    have none. Return the outputs in a folder of this machine whose inputs no longer exist: they were renamed, or
+    removed.
     """
     if is_url(output):
         _remove_stale_objects(parts, f"{output.rstrip('/')}/")
         return []
     kept = {os.path.realpath(part.output) for part in parts}
-    inputs = {os.path.abspath(part.path) for part in parts}
+    inputs = {os.path.abspath(path) for path in (*(part.path for part in parts), *empty)}
     orphans = []
     for path in sorted(_below(output)):
         noted = None if os.path.realpath(path) in kept else _input_of(str(path))

@@ -90,8 +90,11 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
     times = 1
     if job.kind == "tally" and job.model is None:
         times = LARGE if job.resolution is None or where.engine != "local" else LARGE_ON_GRID
-    parts, errors = parts_of(expanded(files), output, by_path=job.kind in ("tally", "sample"), times=times)
-    orphans = remove_stale(parts, output)
+    named = expanded(files)
+    parts, errors = parts_of(named, output, by_path=job.kind in ("tally", "sample"), times=times)
+    paths = {part.path for part in parts}
+    empty = [path for path in named if path not in paths and path not in errors]
+    orphans = remove_stale(parts, output, empty)
     step = {"embed": "embedding", "apply": "calibrating", "tally": "counting", "sample": "sampling"}[job.kind]
     outcome, done = Outcome(parts), 0
 
@@ -120,8 +123,13 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
         outcome.old += bool(result.get("is_old"))
         notes += [(part.path, text) for text in result.get("notes", ())]
         outcome.counted = result.get("counted")
-    outcome.notes += _grouped(notes, len({part.path for part in parts}))
-    if orphans and job.kind in ("apply", "embed"):
+    outcome.notes += _grouped(notes, len(paths))
+    has_outputs = job.kind in ("apply", "embed")
+    if empty and has_outputs:
+        outcome.notes.insert(
+            0, f"{len(empty):,} of {len(named):,} files without rows, so without output: {some_of(empty)}."
+        )
+    if orphans and has_outputs:
         of = "is of an input that no longer exists" if len(orphans) == 1 else "are of inputs that no longer exist"
         files_in = f"{counted(len(orphans), 'file')} in {output} {of}: {some_of(orphans)}"
         outcome.notes.insert(0, f"{files_in}. Remove outputs whose rows are elsewhere now.")
@@ -130,10 +138,7 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
     if len(outcome.notes) > _MOST_LINES:
         warnings.warn(f"{len(outcome.notes) - _MOST_LINES:,} more notes.", QacalWarning, stacklevel=2)
     if errors:
-        is_whole = job.kind in ("tally", "sample")
-        raise _problems(
-            errors, len({part.path for part in parts} | {*errors}), os.path.dirname(output) if is_whole else None
-        )
+        raise _problems(errors, len(paths | {*errors}), None if has_outputs else os.path.dirname(output))
     return outcome
 
 
