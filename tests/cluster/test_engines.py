@@ -177,6 +177,22 @@ def test_a_job_that_was_stopped_does_only_what_is_left(data, tmp_path):
     assert all_rows(tmp_path / "out")["id"].to_list() == all_rows(data / "days")["id"].to_list()
 
 
+def test_a_command_that_is_killed_leaves_no_process(data, tmp_path):
+    """They would do all parts that are left, while the command is started again."""
+    rows = pl.concat([pl.read_parquet(path) for path in (data / "days").iterdir()] * 8)
+    (tmp_path / "days").mkdir()
+    for number in range(6):
+        rows.write_parquet(tmp_path / "days" / f"{number}.parquet")
+    job = start("apply", data / "texts", tmp_path / "days", "-o", tmp_path / "out", "--engine", "daft")
+    wait_for(lambda: len([text for text in descendants(job.pid).values() if "udf_worker" in text]) >= 2)
+    below = [pid for pid in descendants(job.pid) if pid != job.pid]
+    job.kill()
+    job.communicate()
+    # A process that waits for its parent to look at it has no command line any more.
+    wait_for(lambda: not any(descendants(pid)[pid] for pid in below), 10)
+    assert len(outputs(tmp_path / "out")) < 6
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
 def test_an_address_without_a_cluster_is_given_up(data, tmp_path, monkeypatch, address):
     monkeypatch.setattr("qacal.cluster.engines._SECONDS_TO_CONNECT", 3.0)

@@ -82,7 +82,28 @@ def test_a_job_tells_what_it_did_as_json(command, days, model, tmp_path):
     told = json.loads(ok(command, *options, days, "-o", tmp_path / "out", "--json"))
     assert told.pop("seconds") >= 0
     counts = {"rows_read": 1200, "rows_written": 1200, "bad_rows": 0, "parts": 3, "done_before": 0}
-    assert told == {**counts, "output": f"{tmp_path}/out"}
+    assert told == {**counts, "notes": [], "output": f"{tmp_path}/out"}
+
+
+@pytest.mark.filterwarnings("always::qacal.errors.QacalWarning")
+def test_notes_name_files_and_those_that_differ_in_numbers_are_told_once(days, tmp_path):
+    ok("fit", days / "0.parquet", "-o", tmp_path / "model", "--no-columns")
+    strange = pl.concat_str(pl.lit("Zqx jjk 12345 "), pl.col("id"))
+    for name, rows in (("1", 400), ("2", 300)):
+        frame = pl.read_parquet(days / f"{name}.parquet").head(rows)
+        frame.with_columns(question=strange, answer=strange).write_parquet(days / f"{name}.parquet")
+    apply = ("apply", tmp_path / "model", days, "-o", tmp_path / "out", "--json")
+    code, told, said = run(*apply)
+    assert code == 0
+    (note,) = json.loads(told)["notes"]
+    assert note.startswith(f"2 of 3 files, such as {days}/1.parquet: ")
+    assert note in said
+    (days / "2.parquet").unlink()
+    (tmp_path / "out" / "2.parquet").unlink()
+    (note,) = json.loads(run(*apply)[1])["notes"]
+    assert note.startswith(f"{days}/1.parquet: ")
+    (note,) = json.loads(run(*apply[:2], f"{days}/1*", *apply[3:])[1])["notes"]
+    assert "parquet" not in note
 
 
 def test_a_model_of_many_files_knows_how_they_were_read(days, tmp_path):
@@ -124,6 +145,23 @@ def test_names_of_outputs_do_not_depend_on_which_other_files_there_are(days, mod
         "a.parquet",
         "day=2/a.parquet",
     ]
+
+
+@pytest.mark.filterwarnings("default::qacal.errors.QacalWarning")
+def test_an_output_whose_input_no_longer_exists_stays_and_is_named(days, model, tmp_path):
+    out = tmp_path / "out"
+    ok("apply", model, days, "-o", out)
+    (days / "1.parquet").rename(days / "b.parquet")
+    _, _, notes = run("apply", model, days, "-o", out)
+    assert f"1 file in {out} is of an input that no longer exists: 1.parquet. Remove outputs whose" in notes
+    assert len(written(out)) == 4
+    (days / "2.parquet").unlink()
+    _, _, notes = run("apply", model, days / "0.parquet", days / "b.parquet", "-o", out)
+    assert f"2 files in {out} are of inputs that no longer exist: 1.parquet, 2.parquet." in notes
+    (out / "1.parquet").unlink()
+    (out / "2.parquet").unlink()
+    _, _, notes = run("apply", model, f"{days}/0*", "-o", out)  # b.parquet is that of another job
+    assert "no longer exist" not in notes
 
 
 def test_no_output_is_outside_of_its_folder(days, tmp_path, monkeypatch):
@@ -234,7 +272,7 @@ def test_a_bad_file_is_named_and_all_others_are_done(days, model, tmp_path):
     pl.DataFrame({"question": ["?"], "answer": ["!"]}).write_parquet(days / "lacking.parquet")
     code, _, notes = run("apply", model, days, "-o", tmp_path / "out")
     assert code == 1
-    assert "2 of 5 files could not be done" in notes
+    assert "2 of 5 files could not be processed" in notes
     assert f"{days}/bad.parquet cannot be read as Parquet" in notes
     assert f"{days}/lacking.parquet" in notes
     assert all_rows(tmp_path / "out").height == 1200
@@ -246,6 +284,52 @@ def test_a_bad_file_is_named_and_all_others_are_done(days, model, tmp_path):
     _, _, notes = run("tally", days, "-o", tmp_path / "tally.parquet", "--groups", "topic")
     assert "3 parts of 3 had been done before and stayed." in notes
     assert not (tmp_path / "tally.parquet.parts").exists()
+
+
+def test_parts_of_a_command_stay_only_if_it_can_go_on_from_them(days, tmp_path):
+    """A fit's have the texts of its sample."""
+    tally = ("tally", days, "-o", tmp_path / "t.parquet", "--groups", "topic")
+    fit = ("fit", days, "-o", tmp_path / "model", "--sample-rows", "1000", "--no-columns")
+    frame = pl.read_parquet(days / "1.parquet")
+    frame.with_columns(id=pl.lit("one")).write_parquet(days / "1.parquet")
+    assert "have the same id" in run(*tally)[2]
+    frame.with_columns(model=pl.lit("parrot-2")).write_parquet(days / "1.parquet")
+    assert "answers of several LLMs" in run(*fit)[2]
+    assert not [*tmp_path.glob("*.parts")]
+    (days / "1.parquet").write_bytes(b"PAR1 no rows PAR1")
+    assert f"wait in {tmp_path}/t.parquet.parts; " in run(*tally)[2]
+    assert f"wait in {tmp_path}/model.parts; " in run(*fit)[2]
+    assert len([*tmp_path.glob("t.parquet.parts/*/*")]) == len([*tmp_path.glob("model.parts/*/*")]) == 2
+    assert run("tally", days / "no", *tally[2:])[0] != 0
+    assert len([*tmp_path.glob("t.parquet.parts/*/*")]) == 2
+
+
+def test_what_is_wrong_with_many_files_is_told_once(days, model, tmp_path):
+    tally = ("tally", days, "-o", tmp_path / "t.parquet", "--groups")
+    notes = run(*tally, "nope")[2]
+    assert (
+        f"None of 3 files could be processed:\n  all 3 files, the first: {days}/0.parquet has no column 'nope'" in notes
+    )
+    assert "Correct the files or the options, and start the command again." in notes
+    assert notes.count("has no column") == 1
+    apply = ("apply", model, days, "-o", tmp_path / "out", "--percent")
+    notes = run(*apply)[2]
+    assert notes.count(" row ") == 1, notes
+    for number in range(4):
+        (days / f"bad{number}.parquet").write_bytes(b"PAR1 no rows PAR1")
+    notes = run(*tally, "topic")[2]
+    assert "4 of 7 files could not be processed" in notes
+    assert ", ".join(f"{days}/bad{number}.parquet" for number in range(4)) + ", the first: " in notes
+    _, _, notes = run(*tally, "topic", "--resolution", "0.003")
+    assert notes.startswith("qacal: resolution is 0.003; expected 1/k")
+
+
+def test_a_readable_file_beside_a_bad_one_is_not_counted_again(days, tmp_path):
+    (days / "1.parquet").write_bytes(b"PAR1 no rows PAR1")
+    tally = ("tally", days / "0.parquet", days / "1.parquet", "-o", tmp_path / "t.parquet", "--groups", "topic")
+    assert "it does only what is left" in run(*tally)[2]
+    shutil.copy(days / "2.parquet", days / "1.parquet")
+    assert "1 part of 2 had been done before" in run(*tally)[2]
 
 
 def test_bad_rows_are_named_by_file_and_row_and_skipped(days, model, tmp_path, monkeypatch):
@@ -288,13 +372,23 @@ def test_files_are_not_counted_twice(days):
     for other in (days.parent / "link.parquet", f"{days}/../days/1.parquet"):
         with pytest.raises(InputError, match="is named twice; its rows would count twice"):
             expanded([str(days), str(other)])
+    (days.parent / "rows.csv").touch()
     with pytest.raises(InputError, match=r"read Parquet alone; expected a name ending in \.parquet"):
-        expanded(["rows.csv"])
+        expanded([str(days.parent / "rows.csv")])
 
 
 def test_an_empty_file_has_no_part(tmp_path):
     pl.DataFrame({"a": [1]}).clear().write_parquet(tmp_path / "none.parquet")
     assert parts_of(expanded([str(tmp_path / "none.parquet")]), "out") == ([], {})
+
+
+@pytest.mark.filterwarnings("always::qacal.errors.QacalWarning")
+def test_a_file_that_has_no_rows_is_named_and_its_old_output_removed(days, model, tmp_path):
+    apply = ("apply", model, days, "-o", tmp_path / "out")
+    ok(*apply)
+    pl.read_parquet(days / "1.parquet").clear().write_parquet(days / "1.parquet")
+    assert f"1 of 3 files without rows, so without output: {days}/1.parquet." in run(*apply)[2]
+    assert written(tmp_path / "out").keys() == {"0.parquet", "2.parquet"}
 
 
 def test_two_inputs_never_share_an_output(days, model, tmp_path, monkeypatch):
@@ -325,7 +419,8 @@ def test_a_feature_on_any_scale_can_be_named_for_many_files(days, tmp_path):
 
 def test_wrong_use_is_refused_early(days, model, tmp_path):
     for arguments, said in [
-        (["apply", model, days, "-o", "out.parquet"], "the rows of many files go to a folder"),
+        (["apply", model, days, "-o", "out.parquet"], "or with --engine daft or ray) writes to a folder: -o FOLDER"),
+        (["apply", model, "s3://bucket/a.parquet", "-o", "out.parquet"], "writes to a folder"),
         (["apply", model, days, "-o", "out", "--engine", "spark"], "expected one of local, daft, ray"),
         (["apply", model, days, "-o", "out", "--address", "auto"], "pass --engine ray, too"),
         (["tally", days, "-o", "t.parquet"], "name the column of groups"),
@@ -335,6 +430,21 @@ def test_wrong_use_is_refused_early(days, model, tmp_path):
         code, _, notes = run(*arguments)
         assert code == 2
         assert said in " ".join(notes.split())
+
+
+@pytest.mark.parametrize("command", ["apply", "embed"])
+def test_one_file_goes_to_a_folder_too_and_must_exist(command, days, model, tmp_path):
+    options = [command, *([model] if command == "apply" else [])]
+    (tmp_path / "there").mkdir()
+    for folder in ("there", "new/"):
+        ok(*options, days / "0.parquet", "-o", f"{tmp_path}/{folder}")
+        assert pl.read_parquet(tmp_path / folder / "0.parquet").height == 400
+    for files in (["nothing"], ["nothing.parquet"], ["nothing", days / "0.parquet"]):
+        code, _, notes = run(*options, *files, "-o", f"{tmp_path}/there")
+        assert (code, notes) == (1, f"qacal: {files[0]} does not exist.\n")
+    (tmp_path / "a.csv").write_text("question,answer,confidence\nwhy,so,0.5\n")
+    _, _, notes = run(*options, tmp_path / "a.csv", "-o", tmp_path / "there")
+    assert notes == f"qacal: {tmp_path}/there is a folder; only rows of Parquet files go to one. Name a file with -o.\n"
 
 
 def test_a_missing_engine_says_what_to_install(days, model, tmp_path, monkeypatch):

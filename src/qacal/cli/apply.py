@@ -78,7 +78,8 @@ def run(
     from qacal.model.saved import load
     from qacal.records.columns import listed
 
-    if options.is_job(files, engine, address):
+    if options.is_job(files, engine, address, output):
+        options.require_output_folder(output)
         loaded = load(model, embedder=embedder)
         settings = {
             **options.job_reading(files, column, percent, expression, skip_bad_rows, max_bad, loaded),
@@ -91,7 +92,7 @@ def run(
         return
     (file,) = files
     options.require_apart(file, output, skip_bad_rows)
-    options.require_writable(output)
+    options.require_writable(output, file)
     options.require_free_output(json, output)
     loaded = load(model, embedder=embedder)
     if threshold is not None:
@@ -131,7 +132,6 @@ def _run_job(
     from qacal.cluster.running import run_job
 
     began = monotonic()
-    options.require_output_folder(output)
     with options.job_runs(*runs) as where:
         outcome = run_job(Job("apply", **settings, **model_files(model)), files, output, where)
     if json:

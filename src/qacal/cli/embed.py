@@ -37,7 +37,7 @@ def run(
     from qacal.cluster.jobs import Job, embedded
     from qacal.embedders import embedder as embedder_of
 
-    if options.is_job(files, engine, address):
+    if options.is_job(files, engine, address, output):
         from qacal.cluster.running import run_job
 
         began = monotonic()
@@ -52,7 +52,7 @@ def run(
         return
     (file,) = files
     options.require_apart(file, output, skip_bad_rows)
-    options.require_writable(output)
+    options.require_writable(output, file)
     options.require_free_output(json, output)
     maker = embedder_of(embedder)
     began, done = monotonic(), 0

@@ -299,8 +299,11 @@ def reading_of(
     return reading
 
 
-def is_job(files: Sequence[str], engine: str, address: str | None) -> bool:
-    """Return whether a command runs as a job over Parquet files, and not on one file of rows."""
+def is_job(files: Sequence[str], engine: str, address: str | None, output: str = "") -> bool:
+    """Return whether a command runs as a job over Parquet files, and not on one file of rows.
+
+    output : where the rows go; those of one Parquet file may go to a folder, too.
+    """
     from glob import has_magic
 
     if engine not in ("local", "daft", "ray"):
@@ -311,7 +314,8 @@ def is_job(files: Sequence[str], engine: str, address: str | None) -> bool:
         return len(files) > 1 or engine != "local"
     (file,) = files
     is_pattern = has_magic(file) and not os.path.exists(file)
-    return is_pattern or os.path.isdir(file) or "://" in file
+    goes_to_folder = file.endswith((".parquet", ".pq")) and (output.endswith("/") or os.path.isdir(output))
+    return is_pattern or os.path.isdir(file) or "://" in file or goes_to_folder
 
 
 def job_reading(
@@ -340,12 +344,13 @@ def job_reading(
 @contextmanager
 def job_runs(engine: Any, address: str | None, skip_bad_rows: Path | None) -> Iterator[Where]:
     """Yield where a job runs; bad rows go to a file, also if some files cannot be done."""
-    from qacal.cluster.running import Where
+    from qacal.cluster.running import Where, removing_useless
     from qacal.records.writers import atomic_file, json_line
 
     totals: list[int | None] = [None]
-    with progress_line.showing(lambda: totals[-1]) as tell:
-        where = Where(engine, address, tell, totals.append)
+    where = Where(engine, address, on_total=totals.append)
+    with progress_line.showing(lambda: totals[-1]) as tell, removing_useless(where):
+        where = replace(where, progress=tell)
         if skip_bad_rows is None:
             yield where
             return
@@ -362,7 +367,7 @@ def job_runs(engine: Any, address: str | None, skip_bad_rows: Path | None) -> It
 
 def job_account(outcome: Outcome, began: float, output: str) -> dict[str, Any]:
     """Return what a job did, for --json; `began` as in :func:`run_summary`."""
-    parts = {"parts": len(outcome.parts), "done_before": outcome.old}
+    parts = {"parts": len(outcome.parts), "done_before": outcome.old, "notes": outcome.notes}
     return _account(outcome.rows, outcome.written, outcome.bad, began, output) | parts
 
 
@@ -552,16 +557,25 @@ def require_folder(path: str) -> None:
 def require_output_folder(path: str) -> None:
     """Raise early if a job has no folder to write to."""
     if path == "-" or os.path.isfile(path) or path.endswith((".parquet", ".pq")):
-        raise typer.BadParameter(f"-o is {path}; the rows of many files go to a folder: -o FOLDER.")
+        job = "a job (over many files or a URL, or with --engine daft or ray)"
+        raise typer.BadParameter(f"-o is {path}; {job} writes to a folder: -o FOLDER.")
     if "://" not in path:
         require_folder(path.rstrip("/"))
 
 
-def require_writable(path: str) -> None:
-    """Raise early if an output cannot be written."""
+def require_writable(path: str, file: str = "-") -> None:
+    """Raise early if an output for the rows of `file` cannot be written."""
     from qacal.records.writers import is_stream, output_format
 
-    output_format(path, "jsonl")
+    try:
+        output_format(path, "jsonl")
+    except InputError:  # what is wrong with the input may be why it is no job, whose output is a folder
+        if file != "-" and not os.path.exists(file):
+            raise InputError(f"{file} does not exist.") from None
+        if os.path.isdir(path) or path.endswith("/"):
+            reason = "is a folder; only rows of Parquet files go to one. Name a file with -o."
+            raise InputError(f"{path} {reason}") from None
+        raise
     if not is_stream(path):
         require_folder(path)
 

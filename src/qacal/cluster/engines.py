@@ -16,8 +16,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
-from threading import Event, Timer
+from threading import Event, Thread, Timer
+from time import sleep
 from typing import Any, Literal, TypeAlias
 
 from qacal.cluster.jobs import Job, Worker
@@ -52,24 +54,27 @@ def run(
     engine: Engine = "local",
     address: str | None = None,
     on_result: Callable[[dict[str, Any]], None] = lambda result: None,
+    *,
+    keeps: bool = False,
 ) -> list[dict[str, Any]]:
     """Do all parts; return the result of each, in the order of the parts.
 
     address : of a Ray cluster; without one, a cluster of this machine is started.
     on_result : called with each result when it is there.
+    keeps : the engine `local` returns the cells of a tally, and does not write them.
     """
     results: dict[str, dict[str, Any]] = {}
     left, failures = list(parts), 0
     while left:
         try:
-            for result in _locally(job, left) if engine == "local" else _in_process(job, left, engine, address):
+            for result in _locally(job, left, keeps) if engine == "local" else _in_process(job, left, engine, address):
                 on_result(result)
                 results[result["part"]] = result
                 failures = 0
         except EngineError as error:
             failures += 1
             if failures == _ATTEMPTS:
-                raise InputError(
+                raise UnfinishedError(
                     f"the engine {engine} stopped {_ATTEMPTS} times, the last time with:\n{error}\nOutputs that are "
                     "done stay; start the command again to do what is left."
                 ) from error
@@ -77,15 +82,18 @@ def run(
     return [results[part.output] for part in parts]
 
 
+class UnfinishedError(InputError):
+    """Parts are left, which the same command may do when it is started again; those that are done stay."""
+
+
 class EngineError(Exception):
     """The process of an engine ended before all parts were done; the text is what it wrote last."""
 
 
-def _locally(job: Job, parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+def _locally(job: Job, parts: Sequence[Part], keeps: bool) -> Iterator[dict[str, Any]]:
     worker = Worker(job)
     for part in parts:
-        # The cells of a single part are the whole tally; to write and to read them again takes longer than to count.
-        yield worker.run(part, keeps=len(parts) == 1)
+        yield worker.run(part, keeps=keeps)
 
 
 def _in_process(job: Job, parts: Sequence[Part], engine: Engine, address: str | None) -> Iterator[dict[str, Any]]:
@@ -110,8 +118,9 @@ def _in_process(job: Job, parts: Sequence[Part], engine: Engine, address: str | 
         limit = Timer(_SECONDS_TO_CONNECT, give_up)
         limit.daemon = True
         try:
-            with suppress(BrokenPipeError), child.stdin:  # it has ended; what it wrote comes below
+            with suppress(BrokenPipeError):  # it has ended; what it wrote comes below
                 pickle.dump((job, list(parts), engine, address), child.stdin)
+                child.stdin.flush()
             for line in child.stdout:
                 text = line.decode("utf-8", "replace")
                 if text.startswith(_RESULT):
@@ -128,6 +137,8 @@ def _in_process(job: Job, parts: Sequence[Part], engine: Engine, address: str | 
         finally:
             limit.cancel()
             child.terminate()
+            with suppress(BrokenPipeError):
+                child.stdin.close()
             child.stdout.close()
             child.wait()
         if count < len(parts):
@@ -135,8 +146,8 @@ def _in_process(job: Job, parts: Sequence[Part], engine: Engine, address: str | 
             raise EngineError(log.read()[-2000:].decode("utf-8", "replace").strip() or f"exit code {child.returncode}")
 
 
-def _no_cluster(address: str | None, reason: str) -> InputError:
-    return InputError(
+def _no_cluster(address: str | None, reason: str) -> UnfinishedError:
+    return UnfinishedError(
         f"there is no Ray cluster at {address}: {reason}. Check --address; on its machine, ray status tells whether it "
         "runs."
     )
@@ -154,12 +165,30 @@ def _environment(engine: Engine, address: str | None) -> dict[str, str]:
 def serve() -> None:
     """Run an engine for the process that started this one: parts come by standard input, results go by output."""
     job, parts, engine, address = pickle.load(sys.stdin.buffer)
+    # Standard input ends when that process has ended, even if it was killed. A second run may have begun then.
+    _end_after(lambda: sys.stdin.buffer.read())
     for result in _with_daft(job, parts, engine, address):
         print(_RESULT + result, flush=True)
     if engine == "ray":
         optional_package("ray", "cluster").shutdown()
     # Threads of Daft may still run, and crash while Python ends.
     os._exit(0)
+
+
+def _end_after(wait: Callable[[], object]) -> None:
+    """End this process when `wait`, which runs in a thread, returns."""
+
+    def end() -> None:
+        wait()
+        os._exit(1)
+
+    Thread(target=end, daemon=True).start()
+
+
+def _until_alone(parent: int) -> None:
+    """Return when the parent of this process has ended; never on Windows, where a process keeps it."""
+    while os.getppid() == parent:
+        sleep(0.5)
 
 
 def _with_daft(job: Job, parts: Sequence[Part], engine: Engine, address: str | None) -> Iterator[str]:
@@ -190,6 +219,8 @@ def _with_daft(job: Job, parts: Sequence[Part], engine: Engine, address: str | N
     @daft.cls(max_concurrency=min(workers, len(parts)), use_process=None if engine == "ray" else True)
     class Parts:
         def __init__(self, job: Job) -> None:
+            if engine == "daft":  # Ray ends actors whose driver has ended; Daft lets a process do its part to the end
+                _end_after(partial(_until_alone, os.getppid()))
             self.worker = Worker(job)
 
         @daft.method.batch(return_dtype=daft.DataType.string(), batch_size=1)  # type: ignore[untyped-decorator]

@@ -185,6 +185,8 @@ def expanded(files: Sequence[str]) -> dict[str, str]:
         paths = _matching(one)
         if not paths:
             raise InputError(f"{one}: there is no Parquet file.")
+        if not (is_url(one) or _is_glob(one) or os.path.exists(one)):
+            raise InputError(f"{one} does not exist.")
         for path in paths:
             if not path.endswith((".parquet", ".pq")):
                 raise InputError(
@@ -298,22 +300,28 @@ def _whole(path: str) -> Part:
     return Part(path, size, changed, 0, rows, rows)
 
 
-def remove_stale(parts: Sequence[Part], output: str) -> None:
+def remove_stale(parts: Sequence[Part], output: str, empty: Sequence[str] = ()) -> list[str]:
     """Remove outputs that earlier jobs wrote to a folder for these inputs under other names.
 
-    The names are others if an input had another number of parts, or was named in another way.
+    The names are others if an input had another number of parts, or was named in another way; `empty` are inputs that
+    have none. Return the outputs in a folder of this machine whose inputs no longer exist: they were renamed, or
+    removed.
     """
     if is_url(output):
         _remove_stale_objects(parts, f"{output.rstrip('/')}/")
-        return
-    if not os.path.isdir(output):
-        return
+        return []
     kept = {os.path.realpath(part.output) for part in parts}
-    inputs = {os.path.abspath(part.path) for part in parts}
-    for path in _below(output):
+    inputs = {os.path.abspath(path) for path in (*(part.path for part in parts), *empty)}
+    orphans = []
+    for path in sorted(_below(output)):
         noted = None if os.path.realpath(path) in kept else _input_of(str(path))
-        if noted is not None and os.path.abspath(noted) in inputs:
+        if noted is None:
+            continue
+        if os.path.abspath(noted) in inputs:
             path.unlink()
+        elif not is_url(noted) and not os.path.exists(noted):
+            orphans.append(path.relative_to(output).as_posix())
+    return orphans
 
 
 def _remove_stale_objects(parts: Sequence[Part], output: str) -> None:

@@ -8,19 +8,20 @@ certifies bands and groups on the cells, together with the rows of the sample th
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.cluster.engines import Engine, run
+from qacal.cluster.engines import Engine, UnfinishedError, run
 from qacal.cluster.jobs import Job, Worker, model_files
 from qacal.cluster.parts import LARGE, LARGE_ON_GRID, Part, expanded, parts_of, remove_stale, require_apart
-from qacal.errors import InputError, QacalWarning
+from qacal.errors import InputError, QacalError, QacalWarning, counted, some_of
 from qacal.model.defaults import SHARE_OF_FIRST, default_pipeline, features_of, share_to_train
 from qacal.model.fitting import FitInputs, Split
 from qacal.model.pipeline import Progress
@@ -29,6 +30,7 @@ from qacal.model.tallies import Counted, fit_column, recertified
 from qacal.records.reading import ReadAs, Reading, read
 from qacal.records.table import FrameTable
 from qacal.storage import version_of
+from qacal.tally.cells import grid_steps
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,7 +41,8 @@ SAMPLE_ROWS = 50_000
 """How many labelled rows a fit at scale trains on: as many as a score reads at most."""
 PARTS = ".parts"
 """The ending of the folder with the cells of each part, beside a tally or model that is being made."""
-_MOST_LINES, _MOST_NOTES = 10, 3
+_MOST_LINES, _MOST_ALIKE = 10, 3
+_NUMBER = re.compile(r"\d+([.,]\d+)*")
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Where:
     progress : called with the name of the step and the number of rows.
     on_total : called with the number of rows of a step when it begins, and with None when it ends.
     on_bad : called with each bad row, as an object.
+    works : for each step whose parts are all done, the tally or model that they are for.
     """
 
     engine: Engine = "local"
@@ -56,6 +60,7 @@ class Where:
     progress: Progress | None = None
     on_total: Callable[[int | None], None] = lambda rows: None
     on_bad: Callable[[dict[str, Any]], None] | None = None
+    works: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -64,6 +69,7 @@ class Outcome:
 
     rows, written, bad : of all parts; `written` are rows of outputs.
     old : the parts that an earlier run had done.
+    notes : what to tell about files, in a line for each kind of note.
     counted : the cells of a tally that has a single part, if they are not in a file.
     sampled : the rows of the sample that a fit was trained on; 0 if all rows train.
     """
@@ -80,12 +86,17 @@ class Outcome:
 
 def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcome:
     """Do a job over all parts of files, with a file in the folder `output` for each; raise at the end for bad files."""
+    if job.resolution is not None:
+        grid_steps(job.resolution)  # it checks the resolution
     require_apart(files, output)
     times = 1
     if job.kind == "tally" and job.model is None:
         times = LARGE if job.resolution is None or where.engine != "local" else LARGE_ON_GRID
-    parts, errors = parts_of(expanded(files), output, by_path=job.kind in ("tally", "sample"), times=times)
-    remove_stale(parts, output)
+    named = expanded(files)
+    parts, errors = parts_of(named, output, by_path=job.kind in ("tally", "sample"), times=times)
+    paths = {part.path for part in parts}
+    empty = [path for path in named if path not in paths and path not in errors]
+    orphans = remove_stale(parts, output, empty)
     step = {"embed": "embedding", "apply": "calibrating", "tally": "counting", "sample": "sampling"}[job.kind]
     outcome, done = Outcome(parts), 0
 
@@ -99,8 +110,11 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
             where.progress(step, done)
 
     where.on_total(sum(part.rows for part in parts))
-    results, of_fit = run(job, parts, where.engine, where.address, take) if parts else [], list[str]()
+    # The cells of a single part are the whole tally; to write and to read them again takes longer than to count.
+    keeps = len(parts) == 1 and not errors
+    results = run(job, parts, where.engine, where.address, take, keeps=keeps) if parts else []
     where.on_total(None)
+    notes, of_fit = list[tuple[str, str]](), list[str]()
     for part, result in zip(parts, results, strict=True):
         if "error" in result:
             errors[part.path] = result["error"]
@@ -110,34 +124,75 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
         outcome.written += result.get("written", 0)
         outcome.bad += result["bad"]
         outcome.old += bool(result.get("is_old"))
-        outcome.notes += result.get("notes", ())
+        notes += [(part.path, text) for text in result.get("notes", ())]
         outcome.counted = result.get("counted")
-    distinct = list(dict.fromkeys(outcome.notes))
-    for text in distinct[:_MOST_NOTES]:
+    outcome.notes += _grouped(notes, len(paths))
+    has_outputs = job.kind in ("apply", "embed")
+    if empty and has_outputs:
+        outcome.notes.insert(
+            0, f"{len(empty):,} of {len(named):,} files without rows, so without output: {some_of(empty)}."
+        )
+    if orphans and has_outputs:
+        of = "is of an input that no longer exists" if len(orphans) == 1 else "are of inputs that no longer exist"
+        files_in = f"{counted(len(orphans), 'file')} in {output} {of}: {some_of(orphans)}"
+        outcome.notes.insert(0, f"{files_in}. Remove outputs whose rows are elsewhere now.")
+    for text in outcome.notes[:_MOST_LINES]:
         warnings.warn(text, QacalWarning, stacklevel=2)
-    if len(distinct) > _MOST_NOTES:
-        warnings.warn(f"{len(distinct) - _MOST_NOTES:,} more notes of other parts.", QacalWarning, stacklevel=2)
+    if len(outcome.notes) > _MOST_LINES:
+        warnings.warn(f"{len(outcome.notes) - _MOST_LINES:,} more notes.", QacalWarning, stacklevel=2)
     if of_fit:
+        where.works.append(output.removesuffix(f"{PARTS}/cells"))
         raise InputError(
             f"Rows of the fit are in {len(of_fit):,} of {len(parts):,} parts of the files, such as:\n  {of_fit[0]}\n"
             "Other files may have some, too, since the model stores only a sample of its questions. So it does not "
             "help to remove these files."
         )
     if errors:
-        is_whole = job.kind in ("tally", "sample")
-        raise _problems(errors, len({part.path for part in parts} | {*errors}), is_whole=is_whole)
+        raise _problems(errors, len(paths | {*errors}), None if has_outputs else os.path.dirname(output))
     return outcome
 
 
-def _problems(errors: dict[str, str], files: int, *, is_whole: bool) -> InputError:
-    """Say which files have errors; `is_whole` if the job has one result for all files."""
-    texts = [text if text.startswith(path) else f"{path}: {text}" for path, text in errors.items()]
+def _alike(texts: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Return texts by path, those together that differ at most in numbers."""
+    groups: dict[str, dict[str, str]] = {}
+    for path, text in texts:
+        groups.setdefault(_NUMBER.sub("0", text.replace(path, "")), {}).setdefault(path, text)
+    return list(groups.values())
+
+
+def _grouped(notes: Iterable[tuple[str, str]], files: int) -> list[str]:
+    """Return notes with their files, if there are several; the first of those that are alike."""
+    grouped = []
+    for texts in _alike(notes):
+        path, text = next(iter(texts.items()))
+        of = path if len(texts) == 1 else f"{len(texts):,} of {files:,} files, such as {path}"
+        grouped.append(text if files == 1 or (len(texts) == 1 and text.startswith(path)) else f"{of}: {text}")
+    return grouped
+
+
+def _problems(errors: dict[str, str], files: int, work: str | None) -> UnfinishedError:
+    """Say which files have errors; `work` is the folder of the parts, if the job has one result for all files."""
+    texts = []
+    for found in _alike(errors.items()):
+        first = [text if text.startswith(path) else f"{path}: {text}" for path, text in found.items()]
+        if len(found) == files > 1:
+            texts.append(f"all {files:,} files, the first: {first[0]}")
+        elif len(found) > _MOST_ALIKE:
+            texts.append(f"{some_of([*found], _MOST_LINES)}, the first: {first[0]}")
+        else:
+            texts += first
     listed = "\n".join(f"  {text}".replace("\n", "\n  ") for text in texts[:_MOST_LINES])
     more = f"\n  and {len(texts) - _MOST_LINES:,} more" if len(texts) > _MOST_LINES else ""
-    waits = ", but the result needs all files, and is not written" if is_whole else ""
-    rest = f"All others are done{waits}. Fix or remove these, and start the command again: it does only what is left."
-    which = "The file" if files == 1 else f"{len(texts):,} of {files:,} files"
-    return InputError(f"{which} could not be done:\n{listed}{more}" + (f"\n{rest}" if files > len(texts) else ""))
+    if files == len(errors):
+        which = "The file could not" if files == 1 else f"None of {files:,} files could"
+        rest = "Correct the files or the options, and start the command again."
+    else:
+        which = f"{len(errors):,} of {files:,} files could not"
+        waits = f", and wait in {work}; the result needs all files, and is not written" if work else ""
+        rest = (
+            f"All others are done{waits}. Fix or remove these, and start the command again: it does only what is left."
+        )
+    return UnfinishedError(f"{which} be processed:\n{listed}{more}\n{rest}")
 
 
 def count(
@@ -148,6 +203,7 @@ def count(
     most : as in :meth:`Counted.sum`.
     """
     outcome = run_job(job, files, f"{output.rstrip('/')}{PARTS}/cells", where)
+    where.works.append(output)
     kept = None if outcome.counted is None else [outcome.counted]
     return Counted.sum(kept or (Counted.read(part.output) for part in outcome.parts), most), outcome
 
@@ -180,6 +236,7 @@ def fit_files(
     pipeline = default_pipeline(model)
     needs = replace(pipeline, features=features_of(model, pipeline).named).needs
     drawn = run_job(replace(job, kind="sample", sample=share, needs=needs), files, f"{work}/sample", where)
+    where.works.append(output)
     sample = _gathered(drawn.parts)
     is_whole = share == 1.0
     table = FrameTable("the sample", "row", np.arange(1, sample.height + 1), sample)
@@ -205,6 +262,19 @@ def fit_files(
     own = Worker(counting).counted(table, reading, split)
     outcome.sampled = sample.height
     return recertified(fitted, version, Counted.sum([own, rest]), allow_mixed=allow_mixed), outcome
+
+
+@contextmanager
+def removing_useless(where: Where) -> Iterator[None]:
+    """Remove the parts of a tally or a fit if it fails by what is in them: to start it again would not help."""
+    try:
+        yield
+    except UnfinishedError:
+        raise
+    except QacalError:
+        for output in where.works:
+            clean_up(output)
+        raise
 
 
 def clean_up(output: str) -> None:
