@@ -112,7 +112,7 @@ def _of_store(
 
     from qacal.model.signals import upstream_signal
     from qacal.service.learning import name_in, opened
-    from qacal.service.watch import LATEST, SERVED, bets, signals_of
+    from qacal.service.watch import LATEST, SERVED, bets, of_other_versions, signals_of
     from qacal.storage import version_of
 
     version, notes = version_of(model), []
@@ -121,10 +121,13 @@ def _of_store(
         volunteered = rows.volunteered(served, version, after)
         found = bets(loaded, rows.bets(served, version, after), volunteered, alpha)
         unlabelled = rows.count_unlabelled_draws(served, after)
+        others = rows.bets_on_others(served, version, after)
         latest = [*rows.rows(model=served, version=version, columns=SERVED, latest=LATEST)]
     upstream = upstream_signal([row["upstream_model"] for row in latest])
     if upstream is not None:
         notes.append(f"{'Changed: ' if upstream.is_notable else ''}{upstream.text}")
+    if others:
+        notes.append(of_other_versions(others))
     if found.without_cells:
         notes.append(found.left_out())
     out = {}
@@ -145,7 +148,7 @@ def _of_store(
     if unlabelled:
         answers = counted(unlabelled, "answer was", "answers were")
         notes.append(f"{answers} drawn for labelling and not labelled yet (qacal label-next --again).")
-    elif not any(watch.labels for watch in out.values()):
+    elif not others and not any(watch.labels for watch in out.values()):
         notes.append("No answer of this version has a label of an audit yet: qacal label-next --store draws some.")
     return out, notes
 

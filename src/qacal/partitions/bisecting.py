@@ -22,6 +22,8 @@ _MOST_NUMBERS = 2**27
 # A plane between two clusters is found from about this many rows of a node, in this many rounds (later ones move few
 # rows), and then corrected this often with all rows.
 ENOUGH_ROWS = 500
+# So many products of a vector with a node's direction take about as long as one operation on arrays.
+_FEW = 256
 _MOST_ROUNDS = 10
 _CORRECTIONS = 2
 
@@ -52,12 +54,23 @@ class Bisections:
         path = np.zeros(len(Z), dtype=np.int64)
         for rows, block in portions(Z) if self.depth > 0 else ():
             require_finite(block, range(rows.start, rows.start + len(block)))
+            if len(block) * len(self.offsets) <= _FEW:
+                path[rows] = self._leaves(block)
+                continue
             node = np.zeros(len(block), dtype=np.int64)  # the root; the children of k are 2k + 1 and 2k + 2
             for _ in range(self.depth):
                 # Row by row: a matrix product would round differently in a batch of another size.
                 node += node + 1 + (np.vecdot(block, self.directions[node]) > self._thresholds[node])
             path[rows] = node - (2**self.depth - 1)
         return Paths(path, np.full(len(Z), self.depth + 1), self.depth)
+
+    def _leaves(self, block: Floats) -> list[int]:
+        """Return the leaves of a few vectors: to look at all nodes at once takes less time than level by level."""
+        turns = (np.vecdot(block[:, None], self.directions) > self._thresholds).tolist()
+        nodes = [0] * len(block)
+        for _ in range(self.depth):
+            nodes = [2 * node + 1 + turn[node] for node, turn in zip(nodes, turns, strict=True)]
+        return [node - len(turns[0]) for node in nodes]
 
     @cached_property
     def _thresholds(self) -> Floats:

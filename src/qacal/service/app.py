@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapp
 from contextlib import asynccontextmanager
 from html import escape
 from inspect import signature
+from secrets import token_hex
 from typing import Annotated, Any, Literal, cast
-from uuid import uuid4
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -166,7 +166,7 @@ class Service:
                     results[place] = _error("invalid_record", _for_callers(str(evidence)))
                     self.telemetry.refused(served.name, record, str(evidence))
                     continue
-                id_, cells = uuid4().hex, evidence.pop("cells")
+                id_, cells = token_hex(16), evidence.pop("cells")
                 results[place] = {"id": id_, "model": served.name, "model_version": served.version, **evidence}
                 self.telemetry.served(served.name, results[place], record.get("response_id"))
                 if self.store is not None:
@@ -212,7 +212,7 @@ class Service:
         self.telemetry.answers.labels(own, "collected").inc()
         missing = dict.fromkeys(("calibrated", "low", "high", "unlike", "decision", "group", "source"))
         result: dict[str, Any] = {
-            "id": uuid4().hex,
+            "id": token_hex(16),
             "model": own,
             "model_version": None,
             "confidence": confidence,

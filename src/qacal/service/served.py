@@ -81,6 +81,8 @@ class Served:
         A result does not depend on the other records: only those with the same columns and types of values form a
         table. How answers were sampled is checked for a table as a whole, so it is the same there, too.
         """
+        if len(records) == 1:
+            return self._found(records, why=why)
         alike: dict[Any, list[int]] = {}
         for at, record in enumerate(records):
             sampled = [repr(record.get(name)) for name in SAMPLING] if "agreement" in record else []
