@@ -84,8 +84,9 @@ class Sources:
             names = [name for name in PROVENANCE if len(known.get(name, ())) > 1]
             by = f"--by {names[0]}" if len(names) == 1 else f"--by takes one column: {' or '.join(names)}"
             raise InputError(
-                f"the records hold answers of several {several}. Fit one model for each ({by}), or one for all of "
-                "them: --allow-mixed (in Python: allow_mixed=True)."
+                f"the records hold answers of several {several}. Fit one model for each ({by}; of many files or "
+                "tallies, fit those of each apart), or one for all of them: --allow-mixed (in Python: "
+                "allow_mixed=True)."
             )
 
 
