@@ -68,7 +68,7 @@ def test_the_commands_for_labels_and_a_refit_work(folder, tmp_path, monkeypatch)
     text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8").partition("## Labels and a refit")[2]
     section = text.partition("\n## ")[0]
     command = compose["services"]["qacal"]["command"]
-    assert "--store-text" in command
+    assert "--store-text" not in command  # texts are stored only if asked
     assert f"STORE={command[-1]}\n" in section
     assert re.search(r'--entrypoint qacal (\w+) "\$@"', section)[1] in compose["services"]
     assert Path(command[0]).name == "model"
