@@ -178,6 +178,9 @@ def _options(kind: Any) -> tuple[tuple[Any, ...], Any, tuple[Any, ...]]:
     """Return the types that an annotation allows, and what the first of them is made of."""
     kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    # From numpy 2.5 on, NDArray is an alias of its own, with the array as its value.
+    if (alias := getattr(get_origin(options[0]), "__value__", None)) is not None:
+        options = (alias[get_args(options[0])], *options[1:])
     return options, get_origin(options[0]), get_args(options[0])
 
 
@@ -441,7 +444,7 @@ def version_of(path: str | Path) -> str:
     try:
         content = _checked(_read(home / document, _LARGEST_DOCUMENT))
     except InputError as error:
-        raise ArtifactError(f"{home} holds no sound model: {error} Copy the model again, or refit.") from error
+        raise ArtifactError(f"{home} holds no sound model: {error} Copy the model again, or fit it again.") from error
     # The names of parts are new in each save.
     parts = [version_of(home / name) for name in content["folders"]]
     return digest({"value": content["value"], "arrays": [*content["arrays"].values()], "parts": parts})
@@ -459,7 +462,7 @@ def _loaded(home: Path, data: bytes, kind: type, classes: Collection[type]) -> t
             require(sha256(numbers).hexdigest() == stated, f"{name} does not match its digest: it was damaged.")
         return unflatten(kind, content["value"], numbers, classes), folders
     except InputError as error:
-        raise ArtifactError(f"{home} holds no sound model: {error} Copy the model again, or refit.") from error
+        raise ArtifactError(f"{home} holds no sound model: {error} Copy the model again, or fit it again.") from error
 
 
 def _checked(data: bytes) -> Plain:
@@ -474,8 +477,9 @@ def _checked(data: bytes) -> Plain:
     schema = content.get("schema")
     is_older = is_whole(schema, 1, SCHEMA - 1)
     require(not is_older, f"an earlier qacal saved it (schema {schema}; this one reads {SCHEMA}): fit the model again.")
-    is_known = is_whole(schema, SCHEMA, SCHEMA)
-    require(is_known, f"the document has schema {shown(schema)}; this qacal reads {SCHEMA}. Upgrade qacal.")
+    is_newer = is_whole(schema, SCHEMA + 1)
+    require(not is_newer, f"a later qacal saved it (schema {shown(schema)}; this one reads {SCHEMA}): upgrade qacal.")
+    require(is_whole(schema, SCHEMA), "this qacal did not write the document.")
     require(stated == actual, "the document does not match its digest: it was changed or damaged.")
     kinds = {"schema": int, "qacal": str, "numpy": str, "python": str, "value": dict, "arrays": dict, "folders": list}
     require({name: type(part) for name, part in content.items()} == kinds, "this qacal did not write the document.")
@@ -492,7 +496,11 @@ def _read(path: Path, most: int) -> bytes:
         with open(patiently(lambda: os.open(path, flags)), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-                raise ArtifactError(f"{path} is no file of at most {most} bytes. Copy the model again, or refit.")
+                raise ArtifactError(
+                    f"{path} is no file of at most {most} bytes. Copy the model again, or fit it again."
+                )
             return file.read(status.st_size)
     except OSError as error:
-        raise ArtifactError(f"{path} cannot be read: {error.strerror}. Copy the model again, or refit.") from error
+        raise ArtifactError(
+            f"{path} cannot be read: {error.strerror}. Copy the model again, or fit it again."
+        ) from error

@@ -30,6 +30,27 @@ def lines(path, rows):
     return path
 
 
+def test_an_open_quote_costs_all_lines_after_it(tmp_path):
+    text = "question,answer,confidence\n" + "".join(f"q{at},{chr(34) * (at == 5)}a,0.7\n" for at in range(50))
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(
+        InputError, match="line 7: a quote that opens in line 7 is not closed before the end of the file"
+    ):
+        list(read(tmp_path / "a.csv", Reading(), needs_labels=False))
+    bad = BadRows()
+    assert sum(map(len, read(tmp_path / "a.csv", Reading(on_fault=bad, max_bad=1.0), needs_labels=False))) == 5
+    assert (bad.count, bad.rows) == (45, 50)
+
+
+def test_bad_rows_of_a_frame_have_their_lists(tmp_path):
+    rows = [{"question": "q", "answer": "a", "confidence": 7.0, "tags": ["x", "y"], "more": {"a": [1]}}] * 2
+    pl.DataFrame(rows).write_parquet(tmp_path / "a.parquet")
+    faults = []
+    with pytest.raises(BadRowsError):
+        list(read(tmp_path / "a.parquet", Reading(on_fault=BadRows(faults.append), max_bad=0.9), needs_labels=False))
+    assert [fault.row for fault in faults] == rows
+
+
 def test_reasons_are_counted_with_an_example_each():
     bad = BadRows()
     rows = rows_with({"confidence": 85}, {"confidence": 70}, {"confidence": "high"}, {"correct": 7}, {"answer": [1]})

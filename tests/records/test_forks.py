@@ -29,6 +29,8 @@ odd = frame.with_columns(confidence=pl.Series([7.0, *frame["confidence"].to_list
 frame.write_parquet("rows.parquet")
 frame.write_ndjson("rows.jsonl")
 expected = [row["calibrated"] for row in model.calibrate(rows)]
+begun = files.ahead(str, range(6), threads=3)
+next(begun)
 many = pl.DataFrame(rows * 25)  # of so many texts, threads of polars find the codes
 assert frame.select(pl.col("confidence").sum()).item()  # threads of polars run now, if they did not before
 
@@ -42,6 +44,7 @@ def answers(number):
         pass
     assert model.calibrate(pandas)["calibrated"].to_list() == expected
     assert [row for table in files.open_file("rows.jsonl").batches() for row in table.rows()] == rows
+    assert [*begun] == [(at, str(at)) for at in range(1, 6)]  # of threads that this process does not have
     assert model.calibrate([*rows, bad], on_fault=lambda fault: None)[-1]["calibrated"] is None
     assert model.explain("Really?", "Yes", 0.8, subject="a")["calibrated"] == expected[0]
     assert model.calibrate(odd, on_fault=lambda fault: None)["calibrated"].to_list() == [None, *expected[1:]]

@@ -26,7 +26,7 @@ MISSING = {
     "NaN of 32 bits": np.float32("nan"),
     "pandas.NA": pd.NA,
     "pandas.NaT": pd.NaT,
-    "NaT of numpy": np.datetime64("NaT"),
+    "NaT of numpy": np.datetime64("NaT", "s"),
     "Decimal NaN": Decimal("NaN"),
     "signalling NaN": Decimal("sNaN"),
     "masked": np.ma.masked,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -320,6 +321,74 @@ def test_a_hangup_unwinds(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.txt"], capture_output=True, check=False)
     assert done.returncode == 128 + signal.SIGHUP, done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_at_any_line_leaves_the_whole_output_or_nothing(tmp_path):
+    """Also while the temporary file is created: a trace function raises what Ctrl-C raises, at each line in turn."""
+    lines, stop_at = [0], 0
+    writers = writing.__wrapped__.__code__.co_filename
+
+    def trace(frame, event, argument):
+        if frame.f_code.co_filename != writers and frame.f_code not in (Path.touch.__code__, Path.unlink.__code__):
+            return None
+        if event == "line":
+            lines[0] += 1
+            if lines[0] == stop_at:
+                raise KeyboardInterrupt
+        return trace
+
+    def write():
+        lines[0] = 0
+        sys.settrace(trace)
+        try:
+            with atomic_file(tmp_path / "a.txt") as path:
+                path.write_text("all")
+        finally:
+            sys.settrace(before)
+
+    before, counts = sys.gettrace(), {"all": 0, "nothing": 0}
+    write()
+    for stop_at in range(1, lines[0] + 1):
+        (tmp_path / "a.txt").unlink(missing_ok=True)
+        with pytest.raises(KeyboardInterrupt):
+            write()
+        left = {path.name: path.read_text() for path in tmp_path.iterdir()}
+        assert left in ({}, {"a.txt": "all"}), stop_at
+        counts["all" if left else "nothing"] += 1
+    assert min(counts.values()) > 0
+    assert counts["nothing"] > 20
+
+
+def test_parquet_has_one_type_for_a_column_whose_values_change(tmp_path):
+    """As in one batch: what has lists or objects and other values is text, as JSON."""
+    rows = [
+        {"": 1, "v": [1], "w": [1, 2], "x": [1], "y": 1, "z": None, "column_0": "a"},
+        {"": 2, "v": "s", "w": {"b": 1}, "x": [0.5], "y": "t", "z": None, "column_0": "b"},
+        {"": 3, "v": {"a": 1}, "w": None, "x": None, "y": True, "z": None, "column_0": "c"},
+    ]
+    with writing(tmp_path / "rows.parquet", "jsonl") as writer:
+        for row in rows:
+            writer.write(as_table([row]))
+    found = pl.read_parquet(tmp_path / "rows.parquet")
+    assert found.equals(as_table(rows).frame())
+    assert found.columns == [*rows[0]]
+    assert found["v"].to_list() == ["[1]", "s", '{"a": 1}']
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([[], ["p"]], pl.List(pl.String)),
+        ([[1], [0.5]], pl.List(pl.Float64)),
+        ([{"x": 1}, {"x": 1, "y": 2}], pl.Struct({"x": pl.Int64, "y": pl.Int64})),
+        ([[1], None], pl.List(pl.Int64)),
+    ],
+)
+def test_lists_and_objects_of_a_frame_stay_what_they_are_if_they_have_a_type(tmp_path, values, kind):
+    with writing(tmp_path / "rows.parquet", "jsonl") as writer:
+        for value in values:
+            writer.write(as_table(pl.DataFrame({"v": [value]})))
+    assert pl.read_parquet_schema(tmp_path / "rows.parquet") == {"v": kind}
 
 
 def test_csv_refuses_a_column_that_its_first_rows_lack(tmp_path):

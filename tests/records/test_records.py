@@ -1,6 +1,7 @@
 """Validation of records: what is accepted, what is refused, and the messages."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -177,10 +178,15 @@ def test_rows_without_any_group_are_calibrated_in_every_frame(form, settings):
     score = {"learned_score": LearnedScore(text=False)} if "output" in settings else {}
     model = QACalibrator(partition=Column("subject"), **settings, **score).fit(form(columns))
     columns["subject"] = ["chess"] * 40
-    found = model.calibrate(form(columns))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = model.calibrate(form(columns))
+        assert listed(found["calibrated"]) == [row["calibrated"] for row in model.calibrate(objects(columns))]
+    said = "40 of 40 rows have no subject that the model knows (such as 'chess')"
+    uses_groups = isinstance(settings.get("calibrator"), QABinning)
+    assert [said in str(one.message) for one in told] == [True] * 2 * uses_groups
     assert isinstance(found, type(form(columns)))
     assert listed(found["group"]) == [None] * 40
-    assert listed(found["calibrated"]) == [row["calibrated"] for row in model.calibrate(objects(columns))]
 
 
 def test_labels_may_be_missing_if_not_needed():

@@ -57,6 +57,25 @@ def test_a_file_has_the_tally_of_its_rows(path, groups, ending):
     same(tally_files(path(rows, f"a.{ending}"), groups), expected(rows, *groups))
 
 
+@pytest.mark.parametrize("label", [1.0, 0.5])
+def test_groups_are_read_from_the_column_that_stands_for_them(path, label):
+    """Also in a file whose rows need a closer look, here for a soft label."""
+    rows = frame().with_columns(llm="topic", model=pl.lit("other"), correct=pl.col("correct").cast(pl.Float64))
+    rows[0, "correct"] = label
+    found = tally_files(path(rows), "model", reading=Reading({"model": "llm"}))
+    column = found.partitions["model"]
+    assert {*column.decode(np.unique(column.code))} == {None, "law", "art", "Ärzte"}
+
+
+def test_whole_float_groups_do_not_depend_on_the_file(path):
+    rows = [
+        pl.DataFrame({"shift": shift, "confidence": 0.5, "correct": 1}, schema_overrides={"shift": pl.Float64})
+        for shift in ([1.0, 2.0], [1.0, 0.5], [None, 7.0])
+    ]
+    paths = [path(some, f"{at}.parquet") for at, some in enumerate(rows)]
+    same(tally_files(paths, "shift"), tally_files(path(pl.concat(rows), "all.parquet"), "shift"))
+
+
 def test_the_number_and_order_of_files_and_rows_do_not_matter(path, tmp_path, monkeypatch):
     rows = frame()
     whole = expected(rows, "topic")

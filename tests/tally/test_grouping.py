@@ -31,6 +31,18 @@ def test_whole_numbers_of_any_type_are_their_own_codes():
         np.testing.assert_array_equal(column.code, [3, 0, 3])
 
 
+def test_whole_floats_are_whole_numbers_whatever_is_beside_them():
+    alone = codes(np.array([2.0, -2.0, -1.0]))
+    for beside in (None, float("nan"), 0.5, "text"):
+        for form in (list, lambda values: np.array(values, dtype=object), pl.Series):
+            if isinstance(beside, str) and form is pl.Series:
+                continue
+            column = codes(form([2.0, -2.0, -1.0, beside]))
+            labels = [column.label(code) for code in column.code.tolist()]
+            assert labels[:3] == [alone.label(code) for code in alone.code.tolist()] == [2, -2, None]
+            assert [type(label) for label in labels[:2]] == [int, int]
+
+
 def test_missing_labels_are_no_group():
     for values in ([3, None], [3.0, float("nan")], pd.Series([3, None], dtype="Int64"), [3, -1]):
         np.testing.assert_array_equal(codes(values).code, [3, NO_GROUP])

@@ -216,7 +216,7 @@ REFUSED = [
         "w is null",
     ),
     ({"confidence": [0.5, 0.5], "correct": [1, 1], "weight": [0.0, 0.0]}, {"sample_weight": "weight"}, "is empty"),
-    ({"confidence": [0.5, 0.5], "correct": [1, 1], "id": [None, 1]}, {"ids": "id"}, "is_clustered .* nulls"),
+    ({"confidence": [0.5, 0.5], "correct": [1, 1], "id": [None, 1]}, {"ids": "id"}, "some rows have no id"),
     ({"confidence": [0.5], "correct": [None]}, {}, "table is empty"),
 ]
 

@@ -14,7 +14,7 @@ from qacal.errors import InputError
 from qacal.parameters import MOST, Axes, Between, is_whole, require, shown
 from qacal.partitions.base import ROUNDING, Partition, fitting_vectors, one_thread, start_of
 from qacal.tally.arrays import LARGEST, ArrayLike, Floats, Ints, as_vectors, portions, require_finite
-from qacal.tally.ids import check_seed, row_hashes
+from qacal.tally.ids import check_seed, distinct, row_hashes
 
 _MOST_GROUPS = 2**20
 
@@ -112,7 +112,7 @@ def centres_of(Z: Floats, n_groups: int, seed: int) -> Centres:
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
-    n_clusters = min(n_groups, len(np.unique(row_hashes(Z))))
+    n_clusters = min(n_groups, len(distinct(row_hashes(Z))))
     # The rows are known to be finite; on few rows, checks would take as long as clustering.
     checks = config_context(assume_finite=True, skip_parameter_validation=True)
     with one_thread(), checks, warnings.catch_warnings():

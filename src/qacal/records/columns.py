@@ -207,7 +207,9 @@ class Checks:
         if most == 100.0:  # 0.75 among percents may be a fraction
             good &= (array == 0) | (array >= 1)
         bad = np.flatnonzero(~good & self.is_good).tolist()
-        written = listed(values) if bad else []
+        # A 1.7 of 32 bits is shown as 1.7, and not as 1.7000000476837158.
+        is_float = not isinstance(values, list) and values.dtype.kind == "f"
+        written = (array.tolist() if is_float else listed(values)) if bad else []
         for row in bad:
             if not (may_miss and is_missing(written[row])):
                 self._fault(row, column, written[row], *self._number_problem(column, written[row], most, array))

@@ -24,9 +24,9 @@ import numpy as np
 from qacal.errors import BadRowsError, InputError, QacalWarning, some_of
 from qacal.parameters import is_number, require_kind, shown
 from qacal.records.columns import KNOWN, PROVENANCE, Checks, Percents, expression_key, listed, require_expressions
-from qacal.records.files import OnFault, open_file, refuse
+from qacal.records.files import File, OnFault, open_file, refuse
 from qacal.records.table import Fault, Table, as_table
-from qacal.tally.arrays import Bools, Floats, Hashes, Ints, is_missing
+from qacal.tally.arrays import Bools, Floats, Hashes, Ints, is_forked, is_missing
 from qacal.tally.ids import combined, id_hashes
 
 if TYPE_CHECKING:
@@ -240,7 +240,10 @@ class Batch:
         """Return the distinct values of a column, without missing ones; an empty list without the column."""
         if not self.reading.has(name, self.table.names):
             return []
-        values = self.listed(name)
+        column = self.column(name)
+        if str(getattr(column, "dtype", "")) == "String" and not is_forked():  # of polars, which may use threads here
+            column = column.unique(maintain_order=True)
+        values = listed(column)
         with suppress(TypeError):  # lists and objects have no hash
             values = list(dict.fromkeys(values))
         present = (value for value in values if not is_missing(value))
@@ -312,7 +315,8 @@ def read(
     top = 100.0 if reading.percent else 1.0
     n_rows, read_rows, unlabelled, percents = 0, 0, 0, Percents()
     needs_ids: bool | None = None
-    for table, counting in tables_of(records, reading):
+    source = as_source(records)
+    for table, counting in tables_of(source, reading):
         # All rows have ids or none: otherwise rows of one question would count as several questions.
         has_ids = uses_ids and reading.name("id") in table.names
         if needs_ids is False and has_ids:
@@ -359,7 +363,8 @@ def read(
     if unlabelled and unlabelled == read_rows:
         raise InputError(f"{table.origin}: no row has a label ({reading.name('correct')}). {LABEL_SOME}")
     if not n_rows:
-        raise InputError("there are no rows to use: the records are empty, or every row was left out.")
+        named = f"{source.name}: " if isinstance(source, File) else ""
+        raise InputError(f"{named}there are no rows to use: the records are empty, or every row was left out.")
     if reading.percent and needs_confidence:
         percents.require(is_assumed=reading.assumes_percent)
     if warns:

@@ -10,7 +10,8 @@ import json
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import chain
@@ -166,20 +167,28 @@ class ParsedRows:
         return list(dict.fromkeys(chain.from_iterable(by_place[at] for at in sorted(by_place))))
 
     def column(self, name: str) -> Any:
-        """Return a column's values: a series, or a list if some rows are not as the frame has them."""
-        if not self._others and name in self._frame.columns:
-            return self._frame[name]
-        values = self._frame[name].to_list() if name in self._frame.columns else [None] * len(self)
-        for at, row in self._others.items():
-            values[at] = row.get(name)
+        """Return a column's values: a series, or a list if values of other rows are of another type."""
+        others = {at: row.get(name) for at, row in self._others.items()}
+        if name not in self._frame.columns:
+            return [others.get(at) for at in range(len(self))]
+        column = self._frame[name]
+        if not others:
+            return column
+        if {*map(type, others.values())} <= {type(None), column.dtype.to_python()}:
+            import polars as pl
+
+            # Whole numbers of more than 64 bits, and halves of characters, do not fit.
+            with suppress(TypeError, OverflowError, UnicodeError):
+                return column.scatter([*others], pl.Series([*others.values()], dtype=column.dtype))
+        values = column.to_list()
+        for at, value in others.items():
+            values[at] = value
         return values
 
     def take(self, rows: Ints) -> ParsedRows:
         """Return some of the rows."""
-        import polars as pl
-
         others = {at: self._others[row] for at, row in enumerate(rows.tolist()) if row in self._others}
-        return ParsedRows(pl.DataFrame([column.gather(rows) for column in self._frame]), others)
+        return ParsedRows(_frame(column.gather(rows) for column in self._frame), others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,7 +251,7 @@ class ObjectTable(Table):
         """Return the rows as a polars frame; each column gets one type (:func:`column_type`)."""
         import polars as pl
 
-        tops, columns = self.number_columns, []
+        tops, columns = self.number_columns, list[pl.Series]()
         for name in self.names:
             values = self.column(name)
             if name in self.kinds:
@@ -251,7 +260,7 @@ class ObjectTable(Table):
             values = _numbers(values, tops[name]) if name in tops else values
             _, convert = column_type({value_kind(value) for value in values if value is not None})
             columns.append(pl.Series(name, [None if value is None else convert(value) for value in values]))
-        return pl.DataFrame(columns)
+        return _frame(columns)
 
     @property
     def native(self) -> list[dict[str, Any]]:
@@ -272,6 +281,8 @@ class FrameTable(Table):
         return self.data[name] if _is_polars(self.data) else _narwhals(self.data)[name].to_native()
 
     def row(self, place: int) -> dict[str, Any]:
+        if _is_polars(self.data):
+            return dict(self.data.row(place, named=True))
         frame = _narwhals(self.data)
         return {name: frame[name][place] for name in frame.columns}
 
@@ -280,20 +291,16 @@ class FrameTable(Table):
             return self
         rows = np.flatnonzero(keep)
         if _is_polars(self.data):
-            import polars as pl
-
             # Column by column: all at once needs threads, which a forked child does not have.
-            kept = pl.DataFrame([column.gather(rows) for column in self.data])
+            kept = _frame(column.gather(rows) for column in self.data)
         else:
             kept = _narwhals(self.data)[rows.tolist()].to_native()
         return replace(self, data=kept, places=self.places[keep])
 
     def extended(self, columns: pl.DataFrame, numbers: Mapping[str, float] = _NO_NUMBERS) -> FrameTable:
         if _is_polars(self.data):
-            import polars as pl
-
             kept = [column for column in self.data if column.name not in columns.columns]
-            return replace(self, data=pl.DataFrame([*kept, *columns]))
+            return replace(self, data=_frame([*kept, *columns]))
         import narwhals as nw
 
         frame = _narwhals(self.data)
@@ -431,6 +438,16 @@ def value_kind(value: Any) -> str:
         lists = {"texts": {"str"}, "ints": {"int"}, "floats": {"int", "float"}}
         return next((kind for kind, parts in lists.items() if inner <= parts), "object")
     return "str" if isinstance(value, str) else "float" if isinstance(value, float) else "object"
+
+
+def _frame(columns: Iterable[pl.Series]) -> pl.DataFrame:
+    """Return a frame of columns, of which one may have an empty name, as an index of pandas has; polars renames it."""
+    import polars as pl
+
+    columns = list(columns)
+    frame = pl.DataFrame([column.alias(str(at)) for at, column in enumerate(columns)])
+    frame.columns = [column.name for column in columns]
+    return frame
 
 
 def column_type(kinds: set[str]) -> tuple[Any, Callable[[Any], Any]]:

@@ -9,6 +9,7 @@ means the same either way, and bad rows have the same messages.
 from __future__ import annotations
 
 import glob
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records.files import File, open_file, reading_parquet
+from qacal.records.files import File, ahead, open_file, reading_parquet
 from qacal.records.reading import BadRows, Reading, read, warn_of_unlabelled
 from qacal.records.table import require_polars
 from qacal.tally.arrays import Hashes, as_written
@@ -107,6 +108,9 @@ def files_of(paths: str | Path | Sequence[str | Path]) -> list[File]:
         found.extend(map(open_file, matching))
     if not found:
         raise InputError("there are no files to count; name at least one.")
+    repeated = [name for name, n in Counter(file.path.resolve() for file in found).items() if n > 1]
+    if repeated:
+        raise InputError(f"{repeated[0]} is named twice; its rows would count twice.")
     return found
 
 
@@ -117,12 +121,10 @@ def _counted_by_batches(
     for batch in read(file, reading, needs_labels=True, needs_text=False, uses_text=False):
         columns = {name: batch.column(name) for name in groups}
         counted.add(Tally.of(batch.confidence, batch.correct, groups=columns, resolution=resolution))
-        if counted.cells > 2 * MOST_CELLS:
-            require_few(len(counted.total()), file.name)
+        require_few(counted, file.name)
         if batch.ids is not None:
             repeats.add(batch.ids)
         tell(counted.rows)
-    require_few(counted.cells, file.name)
     return counted.total()
 
 
@@ -135,7 +137,7 @@ def _counted_by_polars(
     if file.format != "parquet" or not file.path.is_file():
         return None
     require_polars()
-    with reading_parquet(file):
+    with reading_parquet(file.path, file.name):
         scan = pl.scan_parquet(file.path, glob=False)
         counted = plain_tally(scan, reading, groups, resolution, file.name, tell)
         if counted is None or not _added_ids(scan, reading, repeats):
@@ -167,22 +169,29 @@ def plain_tally(
 
     schema = scan.collect_schema()
     confidence, correct = (reading.name(name) for name in ("confidence", "correct"))
-    types = {name: str(schema.get(name)) for name in (confidence, correct, *groups)}
+    columns = {name: reading.name(name) for name in groups}
+    types = {name: str(schema.get(name)) for name in (confidence, correct, *columns.values())}
     is_plain = not reading.percent and all(types[name] in _NUMBERS for name in (confidence, correct))
-    if not (is_plain and all(types[name] in _LABELS for name in groups) and {*reading.columns.values()} <= {*schema}):
+    is_plain = is_plain and all(types[name] in _LABELS for name in columns.values())
+    if not (is_plain and {*reading.columns.values()} <= {*schema}):
         return None
     length = int(scan.select(pl.len()).collect().item())
     counted, step = TallySum(), _ROWS_A_STEP if resolution is None else _ROWS_A_STEP_ON_GRID
-    for first in range(0, length, step):
-        labels = {name: pl.col(name).alias(f"{name}:label") for name in groups}
-        rows = scan.slice(first, step).select(*labels.values(), confidence=confidence, correct=correct)
-        tally = _grouped(rows, groups) if resolution is None else _on_grid(rows, groups, resolution)
+
+    def of_step(first: int) -> Tally | None:
+        labels = [pl.col(column).alias(f"{name}:label") for name, column in columns.items()]
+        rows = scan.slice(first, step).select(*labels, confidence=confidence, correct=correct)
+        return _grouped(rows, groups) if resolution is None else _on_grid(rows, groups, resolution)
+
+    steps = range(0, length, step)
+    # Polars groups on all cores, but a table is counted on one.
+    takes_turns = resolution is None or len(steps) == 1
+    for first, tally in ((at, of_step(at)) for at in steps) if takes_turns else ahead(of_step, steps, threads=2):
         if tally is None:
             return None
         if len(tally):
             counted.add(tally)
-        if counted.cells > MOST_CELLS:
-            require_few(len(counted.total()), name)
+        require_few(counted, name)
         tell(min(first + step, length))
     return counted.total() if counted.rows else None
 
@@ -192,7 +201,7 @@ def _grouped(rows: pl.LazyFrame, groups: Sequence[str]) -> Tally | None:
     import polars as pl
 
     label = pl.col("correct")
-    missing = _has_no_label("correct", rows.collect_schema())
+    missing = ~is_labelled("correct", rows.collect_schema())
     cells = (
         rows.group_by(pl.exclude("correct"))
         .agg(rows=pl.len(), right=(label == 1).sum(), wrong=(label == 0).sum(), missing=missing.sum())
@@ -214,7 +223,7 @@ def _on_grid(rows: pl.LazyFrame, groups: Sequence[str], resolution: float) -> Ta
 
     Many rows have few values, so that to count them in a table of all places is faster than to group them.
     """
-    read = rows.filter(~_has_no_label("correct", rows.collect_schema())).collect(engine="streaming")
+    read = rows.filter(is_labelled("correct", rows.collect_schema())).collect(engine="streaming")
     h, correct = as_written(read["confidence"].to_numpy()), read["correct"].to_numpy()
     is_right = correct == 1
     # A missing confidence is NaN here, which fails all comparisons.
@@ -241,11 +250,14 @@ def _labels(rows: pl.DataFrame, groups: Sequence[str]) -> dict[str, GroupColumn]
     return columns
 
 
-def _has_no_label(name: str, schema: pl.Schema) -> pl.Expr:
+def is_labelled(name: str, schema: pl.Schema) -> pl.Expr:
+    """Return whether rows have a label: neither null, NaN nor empty text, as for the readers."""
     import polars as pl
 
-    column = pl.col(name)
-    return column.is_null() | column.is_nan() if str(schema[name]) in _FLOATS else column.is_null()
+    column, kind = pl.col(name), str(schema[name])
+    if kind == "String":
+        return (column != "").fill_null(False)
+    return (~column.is_nan()).fill_null(False) if kind in _FLOATS else column.is_not_null()
 
 
 def _added_ids(scan: pl.LazyFrame, reading: Reading, repeats: Repeats) -> bool:
@@ -258,11 +270,12 @@ def _added_ids(scan: pl.LazyFrame, reading: Reading, repeats: Repeats) -> bool:
         return False
     import polars as pl
 
-    ids = scan.filter(~_has_no_label(reading.name("correct"), schema)).select(pl.col(name))
+    labelled = is_labelled(reading.name("correct"), schema)
     hashes = list[Hashes]()
-    length = int(ids.select(pl.len()).collect().item())
+    length = int(scan.select(pl.len()).collect().item())
     for first in range(0, length, _IDS_A_STEP):
-        column = ids.slice(first, _IDS_A_STEP).collect()[name]
+        # To filter first would read the file from its start in each step.
+        column = scan.slice(first, _IDS_A_STEP).filter(labelled).select(name).collect()[name]
         if column.null_count() or (str(column.dtype) == "String" and (column.str.strip_chars() == "").any()):
             return False
         hashes.append(id_hashes(column, len(column)))
@@ -271,10 +284,14 @@ def _added_ids(scan: pl.LazyFrame, reading: Reading, repeats: Repeats) -> bool:
     return True
 
 
-def require_few(cells: int, name: str) -> None:
+class TooManyCellsError(InputError):
+    """A tally has nearly as many cells as rows."""
+
+
+def require_few(counted: TallySum, name: str) -> None:
     """Raise if a tally has nearly as many cells as rows."""
-    if cells > MOST_CELLS:
-        raise InputError(
+    if counted.cells > MOST_CELLS and len(counted.total()) > MOST_CELLS:
+        raise TooManyCellsError(
             f"{name}: the tally has more than {MOST_CELLS:,} cells, because most confidences differ. Round them: "
             "--resolution 0.001 (in Python: resolution=0.001)."
         )

@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import re
+import secrets
 import shutil
 import sys
 import tempfile
@@ -28,7 +29,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.records.files import format_of, is_tsv
-from qacal.records.table import Table, as_table, require_polars
+from qacal.records.table import Table, as_table, json_or_text, require_polars
 from qacal.storage import patiently
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 
 _ENDING = ".qacal-tmp"
 PARTS = ".parts"
-"""The ending of the folder beside a temporary file that holds parts of it."""
+"""The ending of a folder with parts of what will be in the file or model beside it."""
 # A temporary file that nobody wrote to for a week was left by a process that was killed.
 _ABANDONED = 7 * 86_400.0
 
@@ -117,9 +118,9 @@ def _writer(temporary: Path, path: str | Path, like: str, separator: str) -> Ite
     kind = output_format(path, like)
     if kind == "parquet":
         parts = Path(f"{temporary}{PARTS}")
-        parts.mkdir()
         joined = _ParquetWriter(temporary, parts)
         try:
+            parts.mkdir()
             yield joined
             joined.finish()
         finally:
@@ -199,19 +200,25 @@ class _CsvWriter(Writer):
 
 @dataclass
 class _ParquetWriter(Writer):
-    """Writes batches as they come. Rows with other columns, or other types, begin a new part; the end joins parts."""
+    """Writes batches as they come. Rows with other columns, or other types, begin a new part; the end joins parts.
+
+    parts : with the types of the columns that have values.
+    """
 
     path: Path
     folder: Path
-    parts: list[Path] = field(default_factory=list)
+    parts: list[tuple[Path, dict[str, pl.DataType]]] = field(default_factory=list)
     sink: _ParquetSink | None = None
 
     def write(self, table: Table) -> None:
         frame = table.frame()
         if self.sink is None or self.sink.schema != frame.schema:
             self._close()
-            self.parts.append(self.folder / f"{len(self.parts)}.parquet")
-            self.sink = _ParquetSink(self.parts[-1], frame.schema)
+            part = self.folder / f"{len(self.parts)}.parquet"
+            self.parts.append((part, {}))
+            self.sink = _ParquetSink(part, frame.schema)
+        if frame.height:
+            self.parts[-1][1].update((one.name, one.dtype) for one in frame if one.null_count() < frame.height)
         self.sink.write(frame)
 
     def finish(self) -> None:
@@ -222,11 +229,19 @@ class _ParquetWriter(Writer):
             if not self.parts:
                 pl.DataFrame().write_parquet(self.path)
             elif len(self.parts) == 1:
-                os.replace(self.parts[0], self.path)
+                os.replace(self.parts[0][0], self.path)
             else:
-                pl.concat([pl.scan_parquet(part) for part in self.parts], how="diagonal_relaxed").sink_parquet(
-                    self.path
-                )
+                texts, scans = _mixed([types for _, types in self.parts]), list[pl.LazyFrame]()
+                filled = {*chain.from_iterable(types for _, types in self.parts)}
+                for part, types in self.parts:
+                    scan = pl.scan_parquet(part)
+                    # A column without values fits all types.
+                    empty = [pl.lit(None).alias(name) for name in filled - {*types} if name in scan.collect_schema()]
+                    found = [
+                        pl.col(name).map_elements(_json_or_text, return_dtype=pl.String) for name in texts & {*types}
+                    ]
+                    scans.append(scan.with_columns(*empty, *found))
+                pl.concat(scans, how="diagonal_relaxed").sink_parquet(self.path)
 
     def _close(self) -> None:
         if self.sink is not None:
@@ -237,6 +252,30 @@ class _ParquetWriter(Writer):
         """End the work on a file that will not be finished."""
         if self.sink is not None:
             self.sink.stop()
+
+
+def _mixed(parts: Iterable[dict[str, pl.DataType]]) -> set[str]:
+    """Return the columns with lists or objects in some parts and other values in others: they become text, as JSON."""
+    types: dict[str, set[Any]] = {}
+    for name, kind in chain.from_iterable(part.items() for part in parts):
+        types.setdefault(name, set()).add(kind)
+    nested = {name for name, kinds in types.items() if any(kind.is_nested() for kind in kinds)}
+    return {name for name in nested if not all(kind.is_nested() for kind in types[name]) or not _have_type(types[name])}
+
+
+def _have_type(kinds: Iterable[pl.DataType]) -> bool:
+    """Return whether polars has a type for values of all these types."""
+    import polars as pl
+
+    try:
+        pl.concat([pl.DataFrame(schema={"x": kind}) for kind in kinds], how="vertical_relaxed")
+    except pl.exceptions.PolarsError:
+        return False
+    return True
+
+
+def _json_or_text(value: Any) -> str:
+    return json_or_text(value.to_list() if hasattr(value, "to_list") else value)
 
 
 class _ParquetSink:
@@ -297,6 +336,8 @@ def plain_errors() -> Iterator[None]:
         yield
     except pl.exceptions.PolarsError as error:
         code = re.search(r"os error (\d+)", str(error))
+        if code is None and "transport error" in str(error):
+            raise OSError(errno.ENOSPC, f"the disk is probably full (polars: {error})") from None
         if code is None:
             raise
         raise OSError(int(code[1]), os.strerror(int(code[1]))) from None
@@ -361,13 +402,13 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
     if target.is_dir():
         raise InputError(f"{target} is a folder; expected the name of a file to write.")
     _sweep(target)
+    # The name is chosen here: a signal that arrives while the file is created finds it in the try.
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}{_ENDING}")
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=_ENDING, dir=target.parent)
-    except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror or error}.") from None
-    os.close(descriptor)  # Windows does not rename a file that is open
-    temporary = Path(name)
-    try:
+        try:
+            temporary.touch(0o600, exist_ok=False)
+        except OSError as error:
+            raise InputError(f"{target} cannot be written: {error.strerror or error}.") from None
         with naming_full_disk(target):
             yield temporary
             mask = os.umask(0)
@@ -375,12 +416,13 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
             temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~mask)
             patiently(lambda: os.replace(temporary, target))
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # an error above says more
+            temporary.unlink(missing_ok=True)
 
 
 def _sweep(target: Path) -> None:
     """Remove temporary files of `target`, and their parts, that a killed process left behind."""
-    pattern = re.escape(f".{target.name}.") + "[a-z0-9_]{8}" + re.escape(_ENDING) + f"({re.escape(PARTS)})?"
+    pattern = re.escape(f".{target.name}.") + "[0-9a-f]{16}" + re.escape(_ENDING) + f"({re.escape(PARTS)})?"
     oldest = time.time() - _ABANDONED
     with suppress(OSError):  # the folder cannot be listed, or somebody else removes them meanwhile
         for path in target.parent.iterdir():

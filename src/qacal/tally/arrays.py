@@ -160,7 +160,7 @@ def _objects(values: Sequence[Any]) -> NDArray[np.object_]:
 
 
 def _of_sequence(values: Sequence[Any], name: str) -> NDArray[Any]:
-    if any(value is np.ma.masked for value in values):
+    if type(np.ma.masked) in {*map(type, values)}:
         return _objects(values)
     try:
         array = np.asarray(values)
@@ -306,7 +306,7 @@ def as_vectors(Z: ArrayLike, width: int | None = None, fitted: str = "tree") -> 
     return matrix
 
 
-def portions(Z: NDArray[np.floating], n_rows: int = 4096) -> Iterator[tuple[slice, Floats]]:
+def portions(Z: NDArray[np.floating], n_rows: int = 1024) -> Iterator[tuple[slice, Floats]]:
     """Yield the rows as float64, in portions that fit into the processor's cache, with their places."""
     for start in range(0, len(Z), n_rows):
         rows = slice(start, start + n_rows)

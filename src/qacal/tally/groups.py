@@ -354,9 +354,7 @@ def _from_objects(values: list[Any]) -> GroupColumn:
         places = dict.fromkeys((None, ""), NO_GROUP) | {text: place for place, text in enumerate(texts)}
         if texts:
             return GroupColumn(np.fromiter(map(places.__getitem__, values), np.int64, len(values)), texts)
-    values = [
-        None if is_missing(value) or (isinstance(value, int) and value == NO_GROUP) else value for value in values
-    ]
+    values = [_label(value) for value in values]
     for at, value in enumerate(values):
         if not isinstance(value, Hashable):
             raise InputError(f"groups[{at}] is {value!r}; expected a label, such as text or a number.")
@@ -365,6 +363,15 @@ def _from_objects(values: list[Any]) -> GroupColumn:
     labels = _sorted_labels({value for value in values if value is not None})
     codes = {label: code for code, label in enumerate(labels)}
     return GroupColumn(np.array([codes.get(value, NO_GROUP) for value in values], dtype=np.int64), labels)
+
+
+def _label(value: Any) -> Any:
+    """Return a label: whole floats, which a column with gaps or halves has, are whole numbers, and -1 is no group."""
+    if is_missing(value):
+        return None
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    return None if isinstance(value, int) and value == NO_GROUP else value
 
 
 def _from_texts(values: Any) -> GroupColumn:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import is_number, is_whole, shown
@@ -22,6 +23,8 @@ _STEP = 0x9E3779B97F4A7C15
 _MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _MOST_SEED = 2**64
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
+
+Number = TypeVar("Number", bound=np.number[Any])
 
 
 def mix(bits: Hashes, seed: int = 0) -> Hashes:
@@ -156,9 +159,20 @@ def combined(hashes: Hashes, *columns: Hashes | Floats | Ints) -> Hashes:
     return hashes
 
 
-def surplus(hashes: Hashes) -> int:
+def distinct(hashes: NDArray[Number]) -> NDArray[Number]:
+    """Return the hashes in order, each of them once: np.unique without its table, which takes a hundred times as long.
+
+    >>> distinct(np.array([7, 1, 7]))
+    array([1, 7])
+    """
+    in_order = np.sort(hashes)
+    later = in_order[1:]
+    return np.concatenate([in_order[:1], later[later != in_order[:-1]]])
+
+
+def surplus(hashes: Hashes | Ints) -> int:
     """Return how many rows have the hash of an earlier row."""
-    return len(hashes) - len(np.unique(hashes))
+    return len(hashes) - len(distinct(hashes))
 
 
 def one_of_each(hashes: Hashes, *columns: Floats | Ints) -> Bools:

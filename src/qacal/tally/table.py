@@ -87,6 +87,8 @@ def read_cells(table: pl.DataFrame) -> dict[str, Any]:
         raise InputError(f"wt[{at}] is {wt[at]:g} and w[{at}] is {w[at]:g}; labels are at most 1, so wt is at most w.")
     fields["is_weighted"] = not (np.array_equal(fields["w"], rows) and np.array_equal(fields["ww"], rows))
     fields["is_soft"] = not np.allclose(fields["wtt"], fields["wt"], rtol=1e-12, atol=0)
+    if table["is_clustered"].null_count():  # what the SELECT gives
+        raise InputError("is_clustered is missing, so some rows have no id; give every row one, or count without ids.")
     for name in ("is_clustered", "is_sum"):
         # SQLite has no booleans: it writes them as 0 and 1.
         is_flag = table[name].dtype == pl.Boolean or (

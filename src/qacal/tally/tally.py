@@ -154,7 +154,7 @@ class Tally:
             columns = {name: column.take(kept) for name, column in columns.items()}
             hashes = None if hashes is None else hashes[kept]
         is_soft = bool(np.count_nonzero(t) > np.count_nonzero(t == 1))
-        is_clustered = hashes is not None and len(np.unique(hashes)) < len(hashes)
+        is_clustered = hashes is not None and identity.surplus(hashes) > 0
         if not (columns or n_blocks > 1 or ties or is_soft or weight is not None):
             return Tally(**_fields(count_plain(h, t), {}), is_clustered=is_clustered, resolution=resolution)
         tie = identity.tie_order(hashes, h) if ties else None
@@ -220,7 +220,7 @@ class Tally:
     @property
     def is_by_document(self) -> bool:
         """Whether some ids have several rows, and the cells tell which rows these are (`n_blocks` is DOCUMENTS)."""
-        return self.n_blocks == DOCUMENTS and self.block is not None and len(np.unique(self.block)) < self.n
+        return self.n_blocks == DOCUMENTS and self.block is not None and len(identity.distinct(self.block)) < self.n
 
     @property
     def mean(self) -> float:

@@ -15,7 +15,7 @@ from qacal.metrics.scores import ordered
 from qacal.parameters import is_number, shown
 from qacal.tally.arrays import ArrayLike, Bools, Floats, Ints, unit_values
 from qacal.tally.groups import GroupColumn, as_grouping
-from qacal.tally.ids import blocks, id_hashes
+from qacal.tally.ids import blocks, distinct, id_hashes
 from qacal.tally.tally import Tally
 from qacal.thresholds.curve import DocumentCurve, ThresholdCurve, curve_of, document_curve
 from qacal.thresholds.decisions import DecisionRule
@@ -186,7 +186,7 @@ def certified_threshold(
     documents, own = None, dict[Any, Ints]()
     if hashes is not None and tally.is_clustered:
         is_tested = np.ones(len(h), dtype=bool) if others is not None else blocks(hashes, _PILOT_PARTS) > 0
-        documents, own = len(np.unique(hashes[is_tested])), _rows_of_groups(column, is_tested)
+        documents, own = len(distinct(hashes[is_tested])), _rows_of_groups(column, is_tested)
     names = list(dict.fromkeys(cells_of(tally) if known_groups is None else known_groups)) if is_grouped else [None]
     scale = tally.n / max(tested.n, 1)
     parts = []

@@ -16,7 +16,7 @@ from qacal.calibrators.base import expit
 from qacal.calibrators.curves import fit_logistic
 from qacal.parameters import Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Floats, Hashes, Ints
-from qacal.tally.ids import mix
+from qacal.tally.ids import distinct, mix
 from qacal.tally.tally import Tally
 
 CANDIDATES = np.unique(np.concatenate([np.arange(101) / 100, np.arange(901, 1000) / 1000]))
@@ -153,13 +153,13 @@ def cells_of(tally: Tally) -> dict[Any, Forecast]:
 
 def sample(ids: Hashes) -> Ints:
     """Return the sample of questions that a model stores."""
-    return np.unique(_marks(ids))[:MOST_QUESTIONS]
+    return distinct(_marks(ids))[:MOST_QUESTIONS]
 
 
 def sampled(hashes: Hashes) -> Hashes:
     """Return the hashes that :func:`sample` would keep."""
-    distinct = np.unique(hashes[hashes != 0])
-    return distinct[np.argsort(_marks(distinct))[:MOST_QUESTIONS]]
+    found = distinct(hashes[hashes != 0])
+    return found[np.argsort(_marks(found))[:MOST_QUESTIONS]]
 
 
 def lowest(ids: Hashes, most: int) -> tuple[Ints, Ints]:
