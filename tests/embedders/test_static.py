@@ -36,6 +36,42 @@ def test_more_rows_than_one_step(static):
     np.testing.assert_array_equal(Z, np.tile(static.embed(QUESTIONS, ANSWERS), (rows // 5, 1)))
 
 
+PIECES = ["a", "The", "42", " ", "  ", "\n", "▁", "<", ">", "<0x01>", "é", "e\u0301", "中", "😀", "\x00", "\x02"]
+
+
+@pytest.mark.parametrize("special", [(), ("\x01",), ("<s>", "</s>", "<unk>")])
+def test_a_text_has_the_vector_that_it_has_alone(static, special):
+    rng = np.random.default_rng(0)
+    pieces = [*PIECES, *special]
+
+    def text():
+        return "".join(rng.choice(pieces, rng.integers(0, 8)))
+
+    questions, answers = [text() for _ in range(500)], [text() for _ in range(500)]
+    alone = [static.embed([question], [answer])[0] for question, answer in zip(questions, answers, strict=True)]
+    np.testing.assert_array_equal(static.embed(questions, answers), alone)
+
+
+def test_short_texts_are_encoded_together_and_special_ones_alone(static, monkeypatch):
+    encoded = []
+
+    class Spy:
+        def encode_batch_fast(self, texts, **options):
+            encoded.append([*texts])
+            return tokenizer.encode_batch_fast(texts, **options)
+
+    tokenizer = static._tokenizer
+    monkeypatch.setattr(static, "_tokenizer", Spy())
+    questions = [f"Is {number} even?" for number in range(1000)]
+    static.embed(questions, ["yes"] * 1000)
+    assert len(encoded[0]) < 20
+    questions[500] += "</s>"
+    questions[900] += "\x01"
+    static.embed(questions, ["yes"] * 1000)
+    assert len(encoded[1]) < 300
+    assert {"Is 500 even?</s>\nyes", "Is 900 even?\x01\nyes"} <= {*encoded[1]}
+
+
 def test_vectors_have_length_one(static):
     lengths = np.linalg.norm(static.embed(*zip(*HARD.values(), strict=True)), axis=1)
     np.testing.assert_allclose(lengths, 1, atol=1e-6)

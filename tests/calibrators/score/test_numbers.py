@@ -38,6 +38,16 @@ def test_cosines_are_those_of_interpolated_ranks():
     np.testing.assert_allclose(numbers.cosines(new), slow, atol=1e-12)
 
 
+def test_many_rows_have_the_cosines_of_one_at_a_time():
+    """Small whole numbers are looked up if there are many."""
+    rng = np.random.default_rng(7)
+    x = np.column_stack([rng.poisson(40, 900), rng.poisson(200, 900), rng.normal(0, 50, 900).round(1)]).astype(float)
+    numbers = fit_numbers(x)
+    x[:9] = np.array([[-0.0, -3.0, 255.0, 256.0, 1e300, -1e300, np.inf, -np.inf, np.nan]]).T
+    singly = np.vstack([numbers.cosines(row) for row in x[:, None]])
+    np.testing.assert_allclose(numbers.cosines(x), singly, rtol=0, atol=1e-13)
+
+
 def test_equal_numbers_have_the_middle_rank():
     x = np.array([[0.0]] * 60 + [[1.0]] * 40)
     ranks = np.arccos(first_cosines(fit_numbers(x).cosines(x)) / np.sqrt(2)) / np.pi

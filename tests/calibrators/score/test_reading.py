@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from qacal import InputError, LearnedScore, NotFittedError
-from qacal.calibrators.score import ScoreReader
+from qacal.calibrators.score import ScoreReader, reading
 
 WORDS = ("red", "blue", "Green", "1906", "why?", "because,", "Mont-Blanc", "if")
 KINDS = ("all", "no words", "no text", "two confidences", "stated", "far mean")
@@ -78,6 +78,12 @@ def test_scores_of_these_tests_differ_in_what_they_read():
     assert signals["far mean"].text is not None
 
 
+@pytest.fixture
+def short_portions(monkeypatch):
+    monkeypatch.setattr(reading, "_ROWS", 512)
+
+
+@pytest.mark.usefixtures("short_portions")
 def test_rows_of_many_portions_are_read_as_one_by_one():
     inputs, _ = rows(5, 1100)
     whole = fitted("all")._read(inputs, explains=True)
@@ -88,6 +94,7 @@ def test_rows_of_many_portions_are_read_as_one_by_one():
             np.testing.assert_allclose(part, whole.parts[name][at : at + 1], atol=1e-12)
 
 
+@pytest.mark.usefixtures("short_portions")
 def test_labels_of_another_kind_in_one_portion_are_unknown_values():
     inputs, correct = rows(6, 1200)
     shops = [None if shop is None else ord(shop) for shop in inputs["shop"]]
@@ -99,6 +106,7 @@ def test_labels_of_another_kind_in_one_portion_are_unknown_values():
         score.predict({**inputs, "shop": ["97"] * 1200})
 
 
+@pytest.mark.usefixtures("short_portions")
 def test_a_bad_vector_is_named_by_its_row():
     inputs, _ = rows(7, 800)
     inputs["embedding"][700, 2] = np.nan

@@ -26,6 +26,8 @@ _QUANTILES = 65
 COSINES = 5
 _HEIGHTS = np.sqrt(2) / np.arange(1, COSINES + 1)
 _COORDINATES = 64
+# From so many rows on, whole numbers below the second are looked up.
+_MANY, _WHOLE = 64, 256
 # In quartile ranges from the median.
 _FARTHEST = 30.0
 
@@ -59,10 +61,27 @@ class Numbers:
 
     def cosines(self, values: Floats) -> Floats:
         """Return the cosines of each number's rank, those of one number side by side; 0 where a number is missing."""
+        if len(values) < _MANY:
+            return self._waves(values, np.arange(self.count)).reshape(len(values), -1)
+        # Most numbers are small and whole, such as counts of characters.
+        place = np.fmin(np.fmax(values, 0), _WHOLE - 1).astype(np.intp)
+        out = self._of_whole[np.arange(self.count), place]
+        others = np.nonzero(place != values)
+        out[others] = self._waves(values[others], others[1])
+        return out.reshape(len(values), -1)
+
+    @cached_property
+    def _of_whole(self) -> Floats:
+        """The cosines of small whole numbers: (column, number, cosine)."""
+        numbers = np.repeat(np.arange(float(_WHOLE))[:, None], self.count, axis=1)
+        return np.ascontiguousarray(self._waves(numbers, np.arange(self.count)).swapaxes(0, 1))
+
+    def _waves(self, values: Floats, columns: Ints) -> Floats:
+        """Return the cosines of numbers in a further axis; `columns` says which number each is."""
         is_known = np.isfinite(values)
         is_whole = is_known.all()
         waves = np.empty((*values.shape, COSINES))
-        np.cos(np.pi * self._ranks(values if is_whole else np.where(is_known, values, 0.0)), out=waves[..., 0])
+        np.cos(np.pi * self._ranks(values if is_whole else np.where(is_known, values, 0.0), columns), out=waves[..., 0])
         twice = 2 * waves[..., 0]
         for j in range(1, COSINES):  # cos (j + 1)x = 2 cos x cos jx - cos (j - 1)x
             np.multiply(twice, waves[..., j - 1], out=waves[..., j])
@@ -70,13 +89,13 @@ class Numbers:
         waves *= _HEIGHTS
         if not is_whole:
             waves[~is_known] = 0.0
-        return waves.reshape(len(values), -1)
+        return waves
 
-    def _ranks(self, values: Floats) -> Floats:
+    def _ranks(self, values: Floats, columns: Ints) -> Floats:
         """Return the rank of each number, from 0 to 1."""
         keys, places, ranks, gaps, rises, first = self._steps
         # One search for all numbers, the column being the first part of the key: a search for each would take longer.
-        at = np.maximum(np.searchsorted(keys, np.arange(self.count) + 1j * values, side="right") - 1, first)
+        at = np.maximum(np.searchsorted(keys, columns + 1j * values, side="right") - 1, first[columns])
         return np.asarray(ranks[at] + rises[at] * (np.maximum(values - places[at], 0.0) / gaps[at]))
 
     @cached_property

@@ -33,7 +33,8 @@ from qacal.tally.groups import as_labels
 if TYPE_CHECKING:
     from qacal.calibrators.score.learned import LearnedScore
 
-_ROWS = 512
+# Rows that a thread reads at a time: so many that what a call costs does not count.
+_ROWS = 2048
 _MOST_THREADS = 4
 
 
@@ -109,7 +110,6 @@ class ScoreReader:
             require_length(vectors, len(stated), EMBEDDING)
         columns = self._read_columns(inputs, len(stated))
         rows = self._inputs_of(stated, columns)
-        # So few at a time that their arrays stay in the processor's cache.
         portions = [slice(first, first + _ROWS) for first in range(0, max(len(stated), 1), _ROWS)]
 
         def found(portion: slice) -> list[ScoreReading]:

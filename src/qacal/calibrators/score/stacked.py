@@ -28,6 +28,7 @@ from qacal.calibrators.score.texts import FORM, PairTexts
 from qacal.calibrators.score.words import Vocabulary
 from qacal.parameters import require
 from qacal.tally.arrays import Floats, Ints, require_finite
+from qacal.tally.ids import row_hashes
 
 # The kernels of so many rows, for two scores, stay in the processor's cache.
 _ROWS = 256
@@ -179,7 +180,12 @@ class TextEffects:
             first = np.empty((len(self._has_kernel), 2 * count, form.shape[2] // COSINES))
             first[:, :count] = first[:, count:] = form[self._has_kernel, :, ::COSINES]
             first[:, count:, : len(FORM)] = 0.0  # of a question of average form
-            together = self._together.at(self._axes.places(first))[..., 0]
+            if count < _ROWS:
+                together = self._together.at(self._axes.places(first))[..., 0]
+            else:  # many texts have the same form, answers above all
+                keys = row_hashes(np.hstack([*first]))
+                _, distinct, place = np.unique(keys, return_index=True, return_inverse=True)
+                together = self._together.at(self._axes.places(first[:, distinct]))[:, place, 0]
             question[self._has_kernel] += together[:, :count] - together[:, count:]
             answer[self._has_kernel] += together[:, count:]
         return question, answer
@@ -221,8 +227,8 @@ class _KernelSums:
             own = places[:, rows]
             z = np.empty((*own.shape[:2], own.shape[2] + 2))
             z[..., :-2], z[..., -2], z[..., -1] = own, 1.0, -half_squares(own)
-            kernels = np.matmul(z, self._landmarks)
-            np.exp(np.minimum(kernels, 0.0, out=kernels), out=kernels)
+            kernels = np.matmul(z, self._landmarks)  # at most 1e-8 above 0, by rounding
+            np.exp(kernels, out=kernels)
             np.matmul(kernels, self._weights, out=out[:, rows])
         out -= self._offset
         return out

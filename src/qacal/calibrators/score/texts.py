@@ -20,8 +20,6 @@ from qacal.tally.ids import mix
 # Kinds of characters. Ideographs, kana among them, are words by themselves: no space stands between words there.
 _OTHER, _SPACE, _LINE, _LETTER, _CAPITAL, _DIGIT, _IDEOGRAPH, _COMMA, _STOP, _QUESTION, _SYMBOL = range(11)
 _KINDS = 11
-_IS_JOINED = np.array([_LETTER <= kind <= _DIGIT for kind in range(_KINDS)])
-_IS_WORD = np.array([_LETTER <= kind <= _IDEOGRAPH for kind in range(_KINDS)])
 _COUNTED = np.array([_DIGIT, _CAPITAL, _COMMA, _STOP, _QUESTION, _SYMBOL, _LINE])
 _SPECIAL = {"\n": _LINE, ",": _COMMA, ";": _COMMA, ":": _COMMA, ".": _STOP, "!": _STOP, "?": _QUESTION}
 _CATEGORIES = {"Z": _SPACE, "L": _LETTER, "M": _LETTER, "N": _DIGIT, "P": _SYMBOL, "S": _SYMBOL}
@@ -153,7 +151,7 @@ class _Portion:
         kind_of, hash_of = _table()
         rare = codes >= _IN_TABLE
         has_rare = rare.any()
-        place = np.where(rare, 0, codes) if has_rare else codes
+        place = (np.where(rare, 0, codes) if has_rare else codes).astype(np.intp)
         kinds, hashes = kind_of[place], hash_of[place]
         if has_rare:
             kinds[rare] = _kinds(codes[rare])
@@ -166,7 +164,8 @@ class _Portion:
         The hash of the characters :math:`x_0 x_1 \dots` is :math:`\sum_i x_i B^i` modulo :math:`2^{64}`, mixed; a
         difference of two running sums gives it for every word at once.
         """
-        is_joined, is_word = _IS_JOINED[self.kinds], _IS_WORD[self.kinds]
+        is_word = (self.kinds >= _LETTER) & (self.kinds <= _IDEOGRAPH)
+        is_joined = is_word & (self.kinds != _IDEOGRAPH)
         # A word goes on where a character and the one before it are joined, and no text begins there.
         goes_on = np.zeros(len(self.kinds) + 1, dtype=bool)
         goes_on[1:-1] = is_joined[1:] & is_joined[:-1]
@@ -217,9 +216,15 @@ class PairTexts:
         keys = mix(texts.words ^ mix(rows.astype(np.uint64)))
         distinct, first = np.unique(keys[cut:], return_index=True)
         rows = answer.rows[first]
-        place = np.minimum(np.searchsorted(distinct, keys[:cut]), max(len(distinct) - 1, 0))
         is_shared = np.zeros(len(distinct), dtype=bool)
-        is_shared[place[distinct[place] == keys[:cut]] if len(distinct) else []] = True
+        if len(distinct):
+            # Few words are shared, and the last bits of their keys tell most others apart without a search.
+            last_bits = np.uint64((1 << (8 * len(distinct)).bit_length()) - 1)
+            is_taken = np.zeros(int(last_bits) + 1, dtype=bool)
+            is_taken[distinct & last_bits] = True
+            wanted = keys[:cut][is_taken[keys[:cut] & last_bits]]
+            place = np.minimum(np.searchsorted(distinct, wanted), len(distinct) - 1)
+            is_shared[place[distinct[place] == wanted]] = True
         shared = np.bincount(rows[is_shared], minlength=count)
         share = shared / np.maximum(np.bincount(rows, minlength=count), 1)
         return PairTexts(question, answer, np.column_stack([question.form, answer.form, shared, share]))
