@@ -10,7 +10,8 @@ DIR/results.json, so that a stopped run goes on where it was; delete that file t
 - command: `qacal tally --groups topic --ids ignore`, compared with the same (goal: at most twice as long);
 - fit: `QACalibrator(partition="column:topic")`, which has no goal but to be linear;
 - apply: `qacal apply`, compared with reading its output and writing it with polars (goal: at most 3 times as long);
-- text: `qacal apply` of the default model, compared with embedding the same texts (goal: at most 1.5 times as long);
+- text: `qacal apply` of the default model, compared with `qacal embed` of the same file (goal: at most 1.5 times as
+  long), and with embedding its texts in memory, by qacal and by the package that the vectors come from;
 - reading: `read` of JSON lines, compared with Parquet (goal: at most twice as long).
 
 Texts are short questions of the quiz, and with --texts also those of a Parquet file of yours, with the columns
@@ -153,6 +154,24 @@ def embed_texts(path: str) -> None:
         static.embed(rows["question"].to_list(), rows["answer"].to_list())
 
 
+def embed_command(path: str, output: str) -> None:
+    from qacal.cli.embed import run
+
+    run([path], output)
+
+
+def embed_wordllama(path: str) -> None:
+    from pathlib import Path
+
+    import polars as pl
+    import wordllama
+
+    folder = Path(wordllama.__file__).parent
+    model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+    rows = pl.read_parquet(path, columns=["question", "answer"])
+    model.embed((rows["question"] + "\n" + rows["answer"]).to_list(), norm=True)
+
+
 def read_rows(path: str) -> None:
     from qacal.records.reading import read
 
@@ -162,7 +181,10 @@ def read_rows(path: str) -> None:
 
 JOBS: dict[str, Callable[..., None]] = {
     job.__name__: job
-    for job in (tally, command, group_by_sum, fit, apply, read_write, fit_texts, embed_texts, read_rows)
+    for job in (
+        *(tally, command, group_by_sum, fit, apply, read_write),
+        *(fit_texts, embed_command, embed_texts, embed_wordllama, read_rows),
+    )
 }
 
 
@@ -170,7 +192,10 @@ def child(name: str, arguments: list[str]) -> None:
     """Run a job, and print its seconds."""
     import polars  # noqa: F401 (its start is none of the job)
 
-    import qacal.cluster.running  # noqa: F401 (and so is that of qacal)
+    import qacal.cli.apply
+    import qacal.cli.embed
+    import qacal.cli.tally
+    import qacal.cluster.running  # noqa: F401
 
     began, cpu = perf_counter(), process_time()
     JOBS[name](*arguments)
@@ -215,7 +240,7 @@ def _measured(job: Callable[..., None], arguments: list[str | Path]) -> dict[str
 
 def line(what: str, ours: dict[str, float], other: str, theirs: dict[str, float] | None, goal: float | None) -> str:
     """Return one measure as a line of a table."""
-    cells = [what, f"{ours['seconds']:.1f}", f"{ours['cpu']:.1f}", f"{ours['gigabytes']:.2f}", other]
+    cells = [what, f"{ours['seconds']:.2f}", f"{ours['cpu']:.2f}", f"{ours['gigabytes']:.2f}", other]
     if theirs is None:
         return f"| {' | '.join([*cells, '', '', ''])} |"
     ratios = [f"{ours[name] / theirs[name]:.2f}" for name in ("seconds", "cpu")]
@@ -272,19 +297,26 @@ def measure_rows(results: Results, folder: Path, rows: int, kind: str) -> None:
 
 def measure_texts(results: Results, folder: Path, name: str, source: Path | None = None) -> None:
     """Print the measures of question-answer pairs."""
-    texts, model, output = folder / "texts.parquet", folder / "model_texts", folder / "output.parquet"
+    texts, model = folder / "texts.parquet", folder / "model_texts"
+    output, vectors = folder / "output.parquet", folder / "vectors.parquet"
     if not texts.exists():
         generate_texts(folder, source)
     results.measure((f"{name} fit", fit_texts, folder / "texts_fit.parquet", model))
-    applied, embedded = results.measure(
-        (f"{name} apply", apply, model, texts, output), (f"{name} embed", embed_texts, texts)
+    applied, by_command, embedded, by_wordllama = results.measure(
+        (f"{name} apply", apply, model, texts, output),
+        (f"{name} embed command", embed_command, texts, vectors),
+        (f"{name} embed", embed_texts, texts),
+        (f"{name} embed with wordllama", embed_wordllama, texts),
     )
-    print(line(f"{name}: apply", applied, "embedding alone", embedded, 1.5), flush=True)
+    print(line(f"{name}: apply", applied, "`qacal embed`", by_command, 1.5), flush=True)
+    print(line(f"{name}: apply", applied, "embedding in memory", embedded, 1.5), flush=True)
+    print(line(f"{name}: apply", applied, "embedding in memory, by WordLlama", by_wordllama, 1.5), flush=True)
     lines, parquet = results.measure(
         *((f"{name} read {end}", read_rows, folder / f"texts.{end}") for end in ("jsonl", "parquet"))
     )
     print(line(f"{name}: read JSON lines", lines, "reading Parquet", parquet, 2), flush=True)
-    output.unlink(missing_ok=True)
+    for left in (output, vectors):
+        left.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from qacal.cluster import parts as parts_module
 from qacal.cluster.jobs import Job, model_files
 from qacal.cluster.parts import expanded, parts_of
 from qacal.errors import InputError, QacalWarning
-from qacal.model.tallies import Counted
+from qacal.model.tallies import Counted, fit_column
 from qacal.records import tallying
 from qacal.records.reading import read
 from tests.answers import answers
@@ -56,9 +56,9 @@ def test_many_files_are_calibrated_as_one_is(days, model, tmp_path):
 
 
 def test_a_store_whose_old_outputs_cannot_be_looked_for_is_told():
-    part = parts_module.Part("nowhere://bucket/a.parquet", 1, 0, 0, 10, 10, "nowhere://bucket/out/a.parquet")
-    with pytest.warns(QacalWarning, match=r"nowhere://bucket/out/: outputs of earlier runs could not be looked for \("):
-        parts_module.remove_stale([part], "nowhere://bucket/out")
+    part = parts_module.Part("nowhere://bucket/a.parquet", 1, 0, 0, 10, 10, "nowhere://bucket/out", "a.parquet")
+    with pytest.warns(QacalWarning, match=r"nowhere://bucket/out: outputs of earlier runs could not be looked for \("):
+        parts_module.remove_stale([part], "nowhere://bucket/out", "apply")
 
 
 def test_large_files_become_several_parts_with_the_same_rows(days, model, tmp_path, monkeypatch):
@@ -81,7 +81,7 @@ def test_a_job_tells_what_it_did_as_json(command, days, model, tmp_path):
     options = [model] if command == "apply" else []
     told = json.loads(ok(command, *options, days, "-o", tmp_path / "out", "--json"))
     assert told.pop("seconds") >= 0
-    counts = {"rows_read": 1200, "rows_written": 1200, "bad_rows": 0, "parts": 3, "done_before": 0}
+    counts = {"rows_read": 1200, "rows_written": 1200, "bad_rows": 0, "parts": 3, "done_before": 0, "errors": {}}
     assert told == {**counts, "notes": [], "output": f"{tmp_path}/out"}
 
 
@@ -223,8 +223,143 @@ def test_a_file_that_no_job_wrote_is_not_replaced(days, model, tmp_path):
     shutil.copy(days / "0.parquet", tmp_path / "out" / "0.parquet")
     code, _, notes = run("apply", model, days, "-o", tmp_path / "out")
     assert code == 1
-    assert "0.parquet exists, and no job of qacal wrote it. Name another folder with -o." in notes
+    assert "0.parquet exists, and no job of qacal wrote it, or it is damaged." in notes
     assert "calibrated" not in pl.read_parquet(tmp_path / "out" / "0.parquet").columns
+
+
+def test_an_object_that_no_job_wrote_is_not_replaced(days, model, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "0.parquet").write_text("somebody's notes")
+    url = (tmp_path / "out").as_uri()
+    code, _, notes = run("apply", model, days, "-o", url)
+    assert code == 1
+    assert f"{url}/0.parquet exists, and no job of qacal wrote it, or it is damaged." in notes
+    assert (tmp_path / "out" / "0.parquet").read_text() == "somebody's notes"
+    assert (tmp_path / "out" / "1.parquet").exists()
+
+
+def test_the_output_of_another_input_is_not_replaced(tmp_path, model):
+    """As with a command for each day."""
+    for at, day in enumerate(("monday", "tuesday")):
+        write_days(tmp_path / day, days=1, seed=at)
+    out = tmp_path / "out"
+    ok("apply", model, tmp_path / "monday", "-o", out)
+    before = (out / "0.parquet").read_bytes()
+    for command in (("apply", model, tmp_path / "tuesday"), ("embed", tmp_path / "monday")):
+        code, _, said = run(*command, "-o", out)
+        assert code == 1
+        assert f"0.parquet has the output of qacal apply for {tmp_path}/monday/0.parquet." in said.replace("\n  ", " ")
+        assert (out / "0.parquet").read_bytes() == before
+    (tmp_path / "monday").rename(tmp_path / "wednesday")  # its output is found again
+    assert "Nothing was left to do" not in run("apply", model, tmp_path / "wednesday", "-o", out)[2]
+
+
+def test_bad_rows_are_written_if_there_are_too_many(days, model, tmp_path):
+    pl.read_parquet(days / "1.parquet").with_columns(confidence=pl.lit(7.0)).write_parquet(days / "1.parquet")
+    command = ("apply", model, days, "-o", tmp_path / "out", "--skip-bad-rows", tmp_path / "bad.jsonl")
+    code, _, said = run(*command)
+    assert code == 1
+    assert "1 of 3 files could not be processed" in said
+    assert len((tmp_path / "bad.jsonl").read_text().splitlines()) == 400
+    # A scheduler can see what is done, and what is not.
+    code, told, _ = run(*command, "--json")
+    found = json.loads(told)
+    assert (code, found["rows_written"], found["done_before"], found["parts"]) == (1, 800, 2, 3)
+    assert [*found["errors"]] == [str(days / "1.parquet")]
+
+
+def test_cells_of_another_command_are_not_added(days, tmp_path, monkeypatch):
+    """Two commands with one output and other options, at once: the second one replaced a part of the first."""
+    own, other = (Job("tally", groups="topic", ids="ignore", max_bad=share) for share in (0.0, 0.5))
+    output, run_job = str(tmp_path / "t.parquet"), running.run_job
+
+    def interrupted(job, files, folder, where):
+        outcome = run_job(job, files, folder, where)
+        if job is own:
+            run_job(other, [str(days / "1.parquet"), str(days / "0.parquet")], folder, where)
+        return outcome
+
+    monkeypatch.setattr(running, "run_job", interrupted)
+    with pytest.raises(InputError, match=r"is of another command, which has the same output .*t\.parquet"):
+        running.count(own, [str(days)], output, running.Where())
+
+
+def test_links_count_once_and_a_folder_may_have_wildcards_in_its_name(days, tmp_path, monkeypatch):
+    (days / "latest.parquet").symlink_to(days / "2.parquet")
+    (days / "sub").symlink_to(".")
+    found = [str(days / f"{day}.parquet") for day in range(3)]
+    assert [*expanded([str(days)])] == [*expanded([f"{days}/*.parquet"])] == found
+    with pytest.raises(InputError, match=r"latest\.parquet is named twice"):
+        expanded([found[2], str(days / "latest.parquet")])
+    with pytest.raises(InputError, match="without a name does not exist"):
+        expanded([""])
+    (tmp_path / "run[1]" / "in").mkdir(parents=True)
+    shutil.copy(found[0], tmp_path / "run[1]" / "in")
+    monkeypatch.chdir(tmp_path / "run[1]")
+    for one in ("in/*.parquet", "in", "in/0.parquet", "../run[1]/in"):
+        assert expanded([one]) == {str(tmp_path / "run[1]" / "in" / "0.parquet"): "0.parquet"}
+
+
+def test_an_input_that_is_named_from_another_folder_has_one_output(tmp_path, model, monkeypatch):
+    write_days(tmp_path / "in", days=1, rows=100)
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    ok("apply", model, "../in", "-o", "../out")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(parts_module, "PART_ROWS", 60)
+    ok("apply", model, "in", "-o", "out")
+    assert all_rows(tmp_path / "out").height == 100
+
+
+def test_a_name_that_is_not_utf8_is_told(days):
+    shutil.copy(days / "0.parquet", bytes(days) + b"/\xe9.parquet")
+    with pytest.raises(InputError, match=r"\\udce9.parquet': the name of the file is not UTF-8; rename it"):
+        expanded([str(days)])
+
+
+def test_outputs_of_other_jobs_stay(days, model, tmp_path, monkeypatch):
+    (out := tmp_path / "out").mkdir()
+    ok("apply", model, days, "-o", out / "second", "--threshold", "0.5")
+    ok("embed", days, "-o", out / "vectors")
+    ok("embed", days / "0.parquet", "-o", out)
+    monkeypatch.setattr(parts_module, "PART_ROWS", 150)
+    ok("apply", model, days, "-o", out)
+    assert len(list((out / "second").iterdir())) == len(list((out / "vectors").iterdir())) == 3
+    assert "embedding" in pl.read_parquet(out / "0.parquet").columns
+    assert len([path for path in out.iterdir() if path.name.startswith("0-")]) == 3
+
+
+def test_a_folder_with_the_name_of_a_file_counts_once_and_hidden_files_do_not(tmp_path, model):
+    """As Spark and Delta write them."""
+    home = tmp_path / "days"
+    write_days(home / "day1.parquet", days=2)
+    write_days(home / "_delta_log", days=1)
+    write_days(home / ".trash", days=1)
+    write_days(home / "_day=2", days=1)
+    (home / "day1.parquet" / "1.parquet").rename(home / "day1.parquet" / "1.pq")
+    shutil.copy(home / "day1.parquet" / "0.parquet", home / "day1.parquet" / ".0.parquet")
+    found = ["_day=2/0.parquet", "day1.parquet/0.parquet", "day1.parquet/1.pq"]
+    assert [*expanded([str(home)]).values()] == found
+    assert [*expanded([f"{home}/*"]).values()] == found
+    assert [*expanded([f"{home}/day*.parquet"]).values()] == found[1:]
+    ok("apply", model, home, "-o", tmp_path / "out")
+    assert sum(len(pl.read_parquet(path)) for path in (tmp_path / "out").rglob("*.parquet") if path.is_file()) == 1200
+    ok("tally", home / "day1.parquet", "-o", tmp_path / "t.parquet", "--groups", "topic", "--ids", "ignore")
+    assert Counted.read(tmp_path / "t.parquet").certify.n == 800
+
+
+def test_paths_mean_the_same_in_another_folder(days, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ok("apply", model, "days", "-o", "out")
+    monkeypatch.chdir(days)
+    code, _, notes = run("apply", model, ".", "-o", "../out")
+    assert code == 0, notes
+    assert "Nothing was left to do" in notes
+    assert "no longer exist" not in notes
+    write_days(tmp_path / "other" / "days")
+    monkeypatch.chdir(tmp_path / "other")
+    ok("apply", model, "days", "-o", tmp_path / "out" / "other")
+    assert len(list((tmp_path / "out").rglob("*.parquet"))) == 6
 
 
 def test_an_output_among_the_inputs_is_refused(days, model, tmp_path):
@@ -282,7 +417,7 @@ def test_a_bad_file_is_named_and_all_others_are_done(days, model, tmp_path):
     (days / "bad.parquet").unlink()
     (days / "lacking.parquet").unlink()
     _, _, notes = run("tally", days, "-o", tmp_path / "tally.parquet", "--groups", "topic")
-    assert "3 parts of 3 had been done before and stayed." in notes
+    assert notes.startswith("Nothing was left to do: ")
     assert not (tmp_path / "tally.parquet.parts").exists()
 
 
@@ -419,8 +554,8 @@ def test_a_feature_on_any_scale_can_be_named_for_many_files(days, tmp_path):
 
 def test_wrong_use_is_refused_early(days, model, tmp_path):
     for arguments, said in [
-        (["apply", model, days, "-o", "out.parquet"], "or with --engine daft or ray) writes to a folder: -o FOLDER"),
-        (["apply", model, "s3://bucket/a.parquet", "-o", "out.parquet"], "writes to a folder"),
+        (["apply", model, days, "-o", "out.parquet"], "-o is out.parquet; several files, a folder, a URL, and"),
+        (["apply", model, "s3://bucket/a.parquet", "-o", "-"], "need a folder for their output: -o FOLDER"),
         (["apply", model, days, "-o", "out", "--engine", "spark"], "expected one of local, daft, ray"),
         (["apply", model, days, "-o", "out", "--address", "auto"], "pass --engine ray, too"),
         (["tally", days, "-o", "t.parquet"], "name the column of groups"),
@@ -567,6 +702,65 @@ def test_tallies_of_days_fit_the_model_of_all_rows(days, tmp_path):
         ]
         assert model.fit_record_.known(np.array([], dtype=np.uint64)) == 0
         np.testing.assert_array_equal(model.fit_record_.questions, rows.fit_record_.questions)
+
+
+def test_tallies_are_found_in_folders_and_by_patterns(days, tmp_path):
+    home = tmp_path / "tallies"
+    home.mkdir()
+    for day in range(3):
+        ok("tally", days / f"{day}.parquet", "-o", home / f"{day}.parquet", "--groups", "topic")
+    for files in (home, home / "*.parquet"):
+        ok("fit", files, "-o", tmp_path / "model")
+        assert load(tmp_path / "model").rows_ == 1200
+    code, _, said = run("fit", home / "0.parquet", home, "-o", tmp_path / "model")
+    assert (code, "0.parquet is named twice" in " ".join(said.split())) == (1, True)
+
+
+def test_a_fit_of_tallies_ignores_no_option(days, tmp_path):
+    frame = pl.read_parquet(days / "0.parquet")
+    frame.select("id", "topic", "correct", score=pl.col("confidence") * 100).write_parquet(tmp_path / "rows.parquet")
+    reads = ("--column", "confidence=score", "--percent")
+    ok("tally", tmp_path / "rows.parquet", "-o", tmp_path / "t.parquet", "--groups", "topic", *reads)
+    fit = ("fit", tmp_path / "t.parquet", "-o", tmp_path / "model")
+    for option in (("--embedder", "minilm"), ("--ids", "ignore"), ("--train-share", "0.5"), ("--feature", "x")):
+        code, _, said = run(*fit, *option)
+        assert (code, f"{option[0]} would have no effect" in said) == (2, True), said
+    code, _, said = run(*fit, "--partition", "column:user")
+    assert (code, "the tally has the groups of 'topic', and the partition is 'column:user'" in said) == (1, True), said
+    ok(*fit, *reads, "--partition", "column:topic")
+    counted = Counted.read(tmp_path / "t.parquet")
+    assert fit_column(fit_column(QACalibrator(partition=Column("topic")), counted), counted).rows_ == 400
+    ok("apply", tmp_path / "model", tmp_path / "rows.parquet", "-o", tmp_path / "out.parquet")
+    assert pl.read_parquet(tmp_path / "out.parquet")["calibrated"].is_between(0, 1).all()
+
+
+@pytest.mark.parametrize(("groups", "found"), [((), "none"), (("topic", "model"), "topic, model")])
+def test_a_tally_needs_one_column_of_groups_to_be_fitted(days, tmp_path, groups, found):
+    tallying.tally_files(days / "0.parquet", groups).to_polars().write_parquet(tmp_path / "t.parquet")
+    code, _, said = run("fit", tmp_path / "t.parquet", "-o", tmp_path / "model")
+    assert code == 1
+    assert f"a tally with one column of groups; this one has {found}." in " ".join(said.split())
+
+
+def test_tallies_with_and_without_ids_do_not_add(days, tmp_path):
+    ok("tally", days / "0.parquet", "-o", tmp_path / "0.parquet", "--groups", "topic")
+    ok("tally", days / "1.parquet", "-o", tmp_path / "1.parquet", "--groups", "topic", "--ids", "ignore")
+    tallying.tally_files(days / "2.parquet", "topic").to_polars().write_parquet(tmp_path / "2.parquet")
+    for other in ("1.parquet", "2.parquet"):
+        code, _, said = run("fit", tmp_path / "0.parquet", tmp_path / other, "-o", tmp_path / "model")
+        assert (
+            code,
+            "of these files or tallies have ids (SQL and --ids ignore give none)" in " ".join(said.split()),
+        ) == (1, True)
+    ok("fit", tmp_path / "1.parquet", tmp_path / "2.parquet", "-o", tmp_path / "model")
+
+
+def test_a_sample_has_rows_with_labels_only(days):
+    labels = pl.when(pl.int_range(pl.len()) < 300).then(float("nan")).otherwise("correct").cast(pl.Float64)
+    pl.read_parquet(days / "0.parquet").with_columns(correct=labels).write_parquet(days / "0.parquet")
+    yes = pl.when(pl.int_range(pl.len()) < 100).then(pl.lit("")).otherwise(pl.lit("yes"))
+    pl.read_parquet(days / "1.parquet").with_columns(correct=yes).write_parquet(days / "1.parquet")
+    assert running._labelled(map(str, sorted(days.iterdir())), "correct") == 100 + 300 + 400
 
 
 def test_rows_without_a_label_and_files_without_one_are_left_out(days, tmp_path):

@@ -132,9 +132,9 @@ def _run_job(
     from qacal.cluster.running import run_job
 
     began = monotonic()
-    with options.job_runs(*runs) as where:
+    with options.failures_as_json(json, began, output), options.job_runs(*runs) as where:
         outcome = run_job(Job("apply", **settings, **model_files(model)), files, output, where)
     if json:
         print(options.json_text(options.job_account(outcome, began, output)))
     else:
-        options.tell_outcome(outcome, f"written to {output}", runs[2])
+        options.tell_outcome(outcome, outcome.written, f"written to {output}", runs[2])

@@ -43,12 +43,13 @@ def run(
         began = monotonic()
         options.require_output_folder(output)
         how = options.job_reading(files, column, False, None, skip_bad_rows, max_bad)
-        with options.job_runs(engine, address, skip_bad_rows) as where:
+        runs = options.job_runs(engine, address, skip_bad_rows)
+        with options.failures_as_json(json, began, output), runs as where:
             outcome = run_job(Job("embed", embedder=embedder, into=into, **how), files, output, where)
         if json:
             print(options.json_text(options.job_account(outcome, began, output)))
         else:
-            options.tell_outcome(outcome, f"with vectors written to {output}", skip_bad_rows)
+            options.tell_outcome(outcome, outcome.written, f"with vectors written to {output}", skip_bad_rows)
         return
     (file,) = files
     options.require_apart(file, output, skip_bad_rows)

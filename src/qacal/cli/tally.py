@@ -12,7 +12,7 @@ from qacal.cli import options
 
 
 def run(
-    files: options.Files,
+    files: options.ParquetFiles,
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Output: a .parquet file.")],
     groups: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Count by the groups of this column, and by confidence.")
@@ -24,9 +24,9 @@ def run(
     ids: Annotated[
         Literal["check", "documents", "ignore"],
         typer.Option(
-            help="Rows with one id (without ids: one question): check stops if there are any, documents counts them as "
-            "one document with more cells, ignore takes all rows as independent. With --model, rows of its fit are "
-            "refused in any case."
+            help="Rows with one id (without ids: one question): check stops if it finds any (a few among "
+            "millions may be missed), documents counts them as one document with more cells, ignore takes all rows as "
+            "independent. With --model, rows of its fit are refused in any case."
         ),
     ] = "check",
     resolution: Annotated[
@@ -46,7 +46,7 @@ def run(
 ) -> None:
     """Count labelled rows into cells that add up over files.
 
-    FILE is Parquet. A cell has the numbers of rows and of correct ones with one confidence (or score) and group: cells
+    A cell has the numbers of rows and of correct ones with one confidence (or score) and group: cells
     are few, and have no texts. Tallies of any number of files fit a model. With --model, groups and scores come from a
     model that a sample of the rows trained; the tallies then certify it on all other rows.
 
@@ -63,12 +63,13 @@ def run(
     from qacal.errors import InputError
     from qacal.model.saved import load_one
     from qacal.model.tallies import is_tally
-    from qacal.records.tallying import require_few
 
     if groups is None and model is None:
         raise typer.BadParameter("name the column of groups (--groups), or a model that has groups (--model).")
     if groups is not None and model is not None:
         raise typer.BadParameter("a model has its groups: pass --groups or --model, and not both.")
+    if model is not None and resolution is not None:
+        raise typer.BadParameter("--resolution goes with --groups: cells of a model have the ends of its bands.")
     if not output.endswith(".parquet"):
         raise typer.BadParameter(f"-o is {output}; a tally is a .parquet file.")
     options.require_apart(*files, output, skip_bad_rows)
@@ -92,8 +93,6 @@ def run(
     with options.job_runs(engine, address, skip_bad_rows) as where:
         counted, outcome = count(job, files, output, where)
         counted.require_independent()
-        if groups is not None and ids != "documents":
-            require_few(len(counted.certify), output)
         counted.save(output)
     clean_up(output)
     tally = counted.certify
@@ -101,7 +100,8 @@ def run(
         account = options.job_account(outcome, began, output) | {"rows_written": None}
         print(options.json_text({"rows": tally.n, "cells": len(tally), **account}))
     else:
-        options.tell_outcome(outcome, f"counted: {tally.n:,} labelled ones in {len(tally):,} cells", skip_bad_rows)
+        text = f"counted: {tally.n:,} labelled ones in {len(tally):,} cells"
+        options.tell_outcome(outcome, outcome.rows, text, skip_bad_rows)
         options.note(f"Written to {output}.")
     if ids == "check" and counted.has_ids is None:
         options.note("Rows have neither ids nor questions, so nothing shows whether some are of one question.")

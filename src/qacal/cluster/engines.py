@@ -51,11 +51,11 @@ _CONNECTING, _CONNECTED, _REFUSED = "qacal connects", "qacal is connected", "qac
 def run(
     job: Job,
     parts: Sequence[Part],
-    engine: Engine = "local",
-    address: str | None = None,
-    on_result: Callable[[dict[str, Any]], None] = lambda result: None,
+    engine: Engine,
+    address: str | None,
+    on_result: Callable[[dict[str, Any]], None],
     *,
-    keeps: bool = False,
+    keeps: bool,
 ) -> list[dict[str, Any]]:
     """Do all parts; return the result of each, in the order of the parts.
 
@@ -148,8 +148,8 @@ def _in_process(job: Job, parts: Sequence[Part], engine: Engine, address: str | 
 
 def _no_cluster(address: str | None, reason: str) -> UnfinishedError:
     return UnfinishedError(
-        f"there is no Ray cluster at {address}: {reason}. Check --address; on its machine, ray status tells whether it "
-        "runs."
+        f"there is no Ray cluster at {address}: {reason}. Check the address; on its machine, ray status tells whether "
+        "it runs."
     )
 
 

@@ -15,18 +15,16 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from qacal import storage
-from qacal.cluster.parts import Part, PartRows, readable
+from qacal.cluster.parts import Part, PartRows
 from qacal.embedders import Embedder, embedder
 from qacal.errors import BadRowsError, InputError, QacalWarning
 from qacal.model.base import BaseModel
@@ -35,11 +33,11 @@ from qacal.model.pipeline import Progress, within_batch
 from qacal.model.saved import load, load_model
 from qacal.model.tallies import Counted, Ids, RowsOfFitError, count_by_model, count_column, count_rows
 from qacal.records.columns import PROVENANCE
-from qacal.records.files import refuse
+from qacal.records.files import reading_parquet, refuse
 from qacal.records.provenance import SAMPLING
 from qacal.records.reading import BadRows, Batch, Reading, Source, read
 from qacal.records.table import Fault, FrameTable, Table
-from qacal.records.tallying import plain_tally
+from qacal.records.tallying import TooManyCellsError, plain_tally
 from qacal.tally.arrays import Bools, Hashes
 from qacal.tally.ids import mix
 
@@ -87,12 +85,12 @@ class Job:
 
     @cached_property
     def key(self) -> str:
-        """A digest of all that the output of a part depends on, beside its rows."""
+        """The kind of job, and a digest of all that the output of a part depends on, beside its rows."""
         from qacal import __version__
 
         settings = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "model"}
         # Needs are written as text: the largest number of a column may be infinite.
-        return storage.digest({"qacal": __version__, **settings, "needs": repr(self.needs)})
+        return f"{self.kind} {storage.digest({'qacal': __version__, **settings, 'needs': repr(self.needs)})}"
 
 
 def model_files(path: str | Path) -> dict[str, Any]:
@@ -117,7 +115,9 @@ def embedded(
     for batch in read(rows, reading, needs_labels=False, needs_confidence=False, uses_ids=False):
         table = batch.table
         if into in table.names:
-            raise InputError(f"{table.origin} already has a column {into!r}; pass another name with --into.")
+            raise InputError(
+                f"{table.origin} already has a column {into!r}; pass another name with --into (in Python: into=)."
+            )
         vectors = maker.embed(batch.question or [], batch.answer or [], within_batch("embedding", done, progress))
         done += len(table)
         column_type = pl.Array(pl.Float32, vectors.shape[1])
@@ -130,7 +130,11 @@ class Worker:
     def __init__(self, job: Job) -> None:
         self.job = job
         self._model: BaseModel | None = None
-        self._embedder = embedder(job.embedder or "static") if job.kind == "embed" else None
+        self._embedder, self._key = None, job.key
+        if job.kind == "embed":
+            self._embedder = embedder(job.embedder or "static")
+            # The name stays if the files of an encoder are replaced.
+            self._key = f"embed {storage.digest({'job': job.key, 'embedder': self._embedder.digest})}"
         if job.model is not None:
             with tempfile.TemporaryDirectory(prefix="qacal-") as folder:
                 for name, content in job.model.items():
@@ -148,10 +152,10 @@ class Worker:
 
         keeps : of a tally, return the cells instead.
         """
-        job, faults = self.job, list[Fault]()
+        faults = list[Fault]()
         try:
-            if (done := part.done(job.key)) is not None:
-                return {**done, "part": part.output, "is_old": True}
+            if (noted := part.noted(self._key)) is not None and noted["result"] is not None:
+                return {**noted["result"], "part": part.output, "is_old": True}
             bad = BadRows(faults.append)
             reading = self._reading(bad)
             with warnings.catch_warnings(record=True) as caught:
@@ -164,9 +168,11 @@ class Worker:
                 return {**result, "part": part.output, "counted": output}
             frame, more = (output.to_frame(), output.metadata()) if isinstance(output, Counted) else (output, {})
             result["written"] = frame.height
-            part.write(frame, job.key, result, more)
+            part.write(frame, self._key, result, more)
         except (InputError, OSError) as error:
-            return {"part": part.output, "error": str(error), "is_of_fit": isinstance(error, RowsOfFitError)}
+            rows = [fault.as_row() for fault in faults]
+            is_of_fit = isinstance(error, RowsOfFitError)
+            return {"part": part.output, "error": str(error), "faults": rows, "is_of_fit": is_of_fit}
         return {**result, "part": part.output}
 
     def _reading(self, bad: BadRows) -> Reading:
@@ -197,10 +203,13 @@ class Worker:
         """Count the labelled rows of a part, or of a table with rows of the fit and their split."""
         job, model = self.job, self._model
         if isinstance(rows, Part) and model is None and job.ids != "documents":
-            # Polars counts plain rows, and a bad one is told about below.
-            with suppress(InputError):
+            try:
                 if (counted := self._counted_by_polars(rows, reading)) is not None:
                     return counted
+            except TooManyCellsError:
+                raise
+            except InputError:
+                pass  # a bad row is told about below
         total = Counted.sum(self._counts(rows, reading, split))
         return total if total.tallies else Counted({}, job.model_version)
 
@@ -226,13 +235,13 @@ class Worker:
     def _counted_by_polars(self, part: Part, reading: Reading) -> Counted | None:
         """Count rows by a column of groups; None if rows need a closer look."""
         job = self.job
-        with readable(part.path):
+        with reading_parquet(part.path):
             scan = part.scan()
             tally = plain_tally(scan, reading, [str(job.groups)], job.resolution, part.path)
             names = scan.collect_schema().names()
         if tally is None:
             return None
-        counts: Iterable[Counted] = [Counted({"certify": tally})]
+        rest = Counted({})
         if {*names} & {*self._identity(reading)}:
             kept = {
                 name: column for name, column in reading.columns.items() if name not in ("confidence", "calibrated")
@@ -240,8 +249,8 @@ class Worker:
             strict = replace(reading, columns=kept, on_fault=refuse)
             needs = {"needs_text": False, "needs_confidence": False, "hashes_ids": job.ids != "ignore"}
             batches = self._labelled(part, strict, (), needs)
-            counts = chain(counts, (count_rows({}, batch, None, job.ids) for batch in batches))
-        return Counted.sum(counts)
+            rest = Counted.sum(count_rows({}, batch, None, job.ids) for batch in batches)
+        return replace(rest, tallies={"certify": replace(tally, is_sum=True)})
 
     def _identity(self, reading: Reading) -> list[str]:
         """Return the columns that tell where rows come from and, unless ids are ignored, which their questions are."""

@@ -20,7 +20,8 @@ import numpy as np
 
 from qacal.cluster.engines import Engine, UnfinishedError, run
 from qacal.cluster.jobs import Job, Worker, model_files
-from qacal.cluster.parts import LARGE, LARGE_ON_GRID, Part, expanded, parts_of, remove_stale, require_apart
+from qacal.cluster.parts import LARGE, LARGE_ON_GRID, Part, absolute, expanded, parts_of, remove_stale, require_apart
+from qacal.embedders import embedder
 from qacal.errors import InputError, QacalError, QacalWarning, counted, some_of
 from qacal.model.defaults import SHARE_OF_FIRST, default_pipeline, features_of, share_to_train
 from qacal.model.fitting import FitInputs, Split
@@ -29,8 +30,11 @@ from qacal.model.samples import MOST_CELLS
 from qacal.model.tallies import Counted, fit_column, recertified
 from qacal.records.reading import ReadAs, Reading, read
 from qacal.records.table import FrameTable
+from qacal.records.tallying import is_labelled
+from qacal.records.writers import PARTS
 from qacal.storage import version_of
 from qacal.tally.cells import grid_steps
+from qacal.tally.ids import surplus
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,8 +43,6 @@ if TYPE_CHECKING:
 
 SAMPLE_ROWS = 50_000
 """How many labelled rows a fit at scale trains on: as many as a score reads at most."""
-PARTS = ".parts"
-"""The ending of the folder with the cells of each part, beside a tally or model that is being made."""
 _MOST_LINES, _MOST_ALIKE = 10, 3
 _NUMBER = re.compile(r"\d+([.,]\d+)*")
 
@@ -84,11 +86,25 @@ class Outcome:
     sampled: int = 0
 
 
+class FailedFilesError(UnfinishedError):
+    """Some files could not be processed.
+
+    outcome : of the others.
+    errors : what is wrong with each file.
+    """
+
+    def __init__(self, text: str, outcome: Outcome, errors: dict[str, str]) -> None:
+        super().__init__(text)
+        self.outcome = outcome
+        self.errors = errors
+
+
 def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcome:
     """Do a job over all parts of files, with a file in the folder `output` for each; raise at the end for bad files."""
     if job.resolution is not None:
         grid_steps(job.resolution)  # it checks the resolution
     require_apart(files, output)
+    output = absolute(output)
     times = 1
     if job.kind == "tally" and job.model is None:
         times = LARGE if job.resolution is None or where.engine != "local" else LARGE_ON_GRID
@@ -96,7 +112,7 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
     parts, errors = parts_of(named, output, by_path=job.kind in ("tally", "sample"), times=times)
     paths = {part.path for part in parts}
     empty = [path for path in named if path not in paths and path not in errors]
-    orphans = remove_stale(parts, output, empty)
+    orphans = remove_stale(parts, output, job.kind, empty)
     step = {"embed": "embedding", "apply": "calibrating", "tally": "counting", "sample": "sampling"}[job.kind]
     outcome, done = Outcome(parts), 0
 
@@ -112,6 +128,8 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
     where.on_total(sum(part.rows for part in parts))
     # The cells of a single part are the whole tally; to write and to read them again takes longer than to count.
     keeps = len(parts) == 1 and not errors
+    if job.kind == "embed" and where.engine != "local":
+        embedder(job.embedder or "static")  # what is wrong with it is told here, once
     results = run(job, parts, where.engine, where.address, take, keeps=keeps) if parts else []
     where.on_total(None)
     notes, of_fit = list[tuple[str, str]](), list[str]()
@@ -148,7 +166,8 @@ def run_job(job: Job, files: Sequence[str], output: str, where: Where) -> Outcom
             "help to remove these files."
         )
     if errors:
-        raise _problems(errors, len(paths | {*errors}), None if has_outputs else os.path.dirname(output))
+        text = _problems(errors, len(paths | {*errors}), None if has_outputs else os.path.dirname(output))
+        raise FailedFilesError(text, outcome, errors)
     return outcome
 
 
@@ -170,7 +189,7 @@ def _grouped(notes: Iterable[tuple[str, str]], files: int) -> list[str]:
     return grouped
 
 
-def _problems(errors: dict[str, str], files: int, work: str | None) -> UnfinishedError:
+def _problems(errors: dict[str, str], files: int, work: str | None) -> str:
     """Say which files have errors; `work` is the folder of the parts, if the job has one result for all files."""
     texts = []
     for found in _alike(errors.items()):
@@ -192,7 +211,7 @@ def _problems(errors: dict[str, str], files: int, work: str | None) -> Unfinishe
         rest = (
             f"All others are done{waits}. Fix or remove these, and start the command again: it does only what is left."
         )
-    return UnfinishedError(f"{which} be processed:\n{listed}{more}\n{rest}")
+    return f"{which} be processed:\n{listed}{more}\n{rest}"
 
 
 def count(
@@ -205,7 +224,18 @@ def count(
     outcome = run_job(job, files, f"{output.rstrip('/')}{PARTS}/cells", where)
     where.works.append(output)
     kept = None if outcome.counted is None else [outcome.counted]
-    return Counted.sum(kept or (Counted.read(part.output) for part in outcome.parts), most), outcome
+    name = output if most is None and job.model is None and job.ids != "documents" else ""
+
+    def read_cells(part: Part) -> Counted:
+        with suppress(OSError):
+            if part.noted(job.key) is not None:
+                return Counted.read(part.output)
+        raise UnfinishedError(
+            f"{part.output} is of another command, which has the same output {output}. Start this one again when that "
+            "one has ended, or choose another output."
+        )
+
+    return Counted.sum(kept or map(read_cells, outcome.parts), most, name), outcome
 
 
 def fit_files(
@@ -248,7 +278,8 @@ def fit_files(
         return fitted, drawn
     if fitted.calibrator_.properties.is_certified is False or fitted.tuned_ is not None:
         raise InputError(
-            "a fit on a sample needs a calibrator that certifies, and no --tune; or a larger --sample-rows."
+            "a fit on a sample needs a calibrator that certifies, and no --tune (in Python: tune=None); or a "
+            "larger --sample-rows (in Python: sample_rows=)."
         )
     fitted.save(f"{work}/model")
     version = version_of(f"{work}/model")
@@ -293,8 +324,9 @@ def _labelled(files: Iterable[str], correct: str) -> int:
     total = 0
     for path in files:
         try:
-            total += int(pl.scan_parquet(path, glob=False).select(pl.col(correct).count()).collect().item())
-        except (pl.exceptions.PolarsError, OSError):
+            scan = pl.scan_parquet(path, glob=False)
+            total += int(scan.select(is_labelled(correct, scan.collect_schema()).sum()).collect().item())
+        except (pl.exceptions.PolarsError, OSError, KeyError):
             continue  # the job names it
     return total
 
@@ -306,7 +338,9 @@ def _gathered(parts: Sequence[Part]) -> pl.DataFrame:
     frames = [pl.read_parquet(part.output, glob=False) for part in parts]
     frames = [frame for frame in frames if frame.height]
     if not frames:
-        raise InputError("the sample has no row; label some answers, or pass a larger --sample-rows.")
+        raise InputError(
+            "the sample has no row: none has a label, or --sample-rows (in Python: sample_rows=) is too small for them."
+        )
     return pl.concat(frames, how="diagonal_relaxed")
 
 
@@ -315,7 +349,7 @@ def _repeats_ids(sample: FrameTable, reading: Reading) -> bool:
     bad_too = replace(reading, on_fault=lambda fault: None, max_bad=1.0)
     batches = read(sample, bad_too, needs_labels=True, needs_text=False, warns=False)
     ids = np.concatenate([batch.ids for batch in batches if batch.ids is not None] or [np.empty(0, np.uint64)])
-    return len(np.unique(ids)) < len(ids)
+    return surplus(ids) > 0
 
 
 def _name_of(model: QACalibrator) -> str | None:

@@ -28,18 +28,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from qacal.calibrators.margins import MarginBinning, MarginMaps
-from qacal.errors import InputError
+from qacal.errors import InputError, some_of
 from qacal.model.defaults import default_pipeline, require_parameters
 from qacal.model.fitting import Fitted, Split, recorded
 from qacal.model.groups import Sampler, Summaries
 from qacal.model.model import QACalibrator
 from qacal.model.samples import CalibrationRows, ids_of
 from qacal.model.widths import Widths, widths_by_labels
-from qacal.partitions import Column
+from qacal.partitions import Column, as_partition
 from qacal.partitions.column import LabelCounts
 from qacal.records.columns import PROVENANCE
 from qacal.records.provenance import SAMPLING, AllowOtherSource, Sources, is_provenance, require_known_origin
 from qacal.records.reading import Batch, ReadAs
+from qacal.records.tallying import require_few
 from qacal.records.writers import atomic_file, plain_errors
 from qacal.tally.arrays import Ints, seven_decimals
 from qacal.tally.cells import SUMS
@@ -91,19 +92,27 @@ class Counted:
         return self.tallies["certify"]
 
     @staticmethod
-    def sum(parts: Iterable[Counted], most: int | None = None) -> Counted:
+    def sum(parts: Iterable[Counted], most: int | None = None, name: str = "") -> Counted:
         """Add up what was counted in parts, one after another; only cells that differ are in memory.
 
         most : with more cells than this, confidences of a column's groups are rounded, as in any fit
             (:class:`~qacal.tally.tally.TallySum`).
+        name : of the sum, if it may not have nearly as many cells as rows.
         """
         tallies: dict[str, TallySum] = {}
-        sources, models, kinds = Sources(), set[str | None](), set[bool]()
+        sources, models, kinds, knows = Sources(), set[str | None](), set[bool](), set[bool]()
         ids, ids_rows, texts = _NONE, _NONE, _NONE
         for one in parts:
             models.add(one.model)
             if one.has_ids is not None:
                 kinds.add(one.has_ids)
+            if one.tallies:
+                knows.add(one.has_ids is not None)
+            if len(knows) > 1:
+                raise InputError(
+                    "only some of these files or tallies have ids (SQL and --ids ignore give none), so repeated "
+                    "questions cannot be noticed: count all with ids, or all with --ids ignore."
+                )
             if len(models) > 1:
                 raise InputError(
                     "these tallies were made with different models, or some without one; they do not add. Tallies for "
@@ -113,14 +122,16 @@ class Counted:
                 raise InputError(
                     "only some of the files have ids, so repeated questions cannot be noticed; all need them."
                 )
-            for name, tally in one.tallies.items():
-                tallies.setdefault(name, TallySum(most if one.model is None else None)).add(tally)
+            for kind, tally in one.tallies.items():
+                tallies.setdefault(kind, TallySum(most if one.model is None else None)).add(tally)
+                if name:
+                    require_few(tallies[kind], name)
             sources.add_plain(one.sources.to_plain())
             # An id that is among the lowest at the end was so after every part.
             ids, place = np.unique(np.concatenate([ids, one.ids]), return_inverse=True)
             ids_rows = np.bincount(place, np.concatenate([ids_rows, one.ids_rows])).astype(np.int64)[:_MOST_IDS]
             ids, texts = ids[:_MOST_IDS], np.union1d(texts, one.texts)[:_MOST_IDS]
-        totals = {name: replace(tally.total(), is_sum=True) for name, tally in tallies.items()}
+        totals = {kind: replace(tally.total(), is_sum=True) for kind, tally in tallies.items()}
         return Counted(totals, next(iter(models), None), sources, ids, ids_rows, texts, next(iter(kinds), None))
 
     def require_independent(self) -> None:
@@ -206,6 +217,8 @@ def is_tally(path: str) -> bool:
 
 def count_column(batch: Batch, column: str, ids: Ids, resolution: float | None = None) -> Counted:
     """Count rows by confidence and the groups of a column."""
+    if ids == "documents" and batch.ids is None:
+        raise InputError(f"{batch.table.origin}: rows need an id or a question, to be counted as documents.")
     options: dict[str, Any] = {"n_blocks": DOCUMENTS, "ids": batch.ids} if ids == "documents" else {}
     groups = {column: batch.column(column)}
     tally = Tally.of(batch.confidence, batch.correct, groups=groups, resolution=resolution, **options)
@@ -285,7 +298,15 @@ def fit_column(
     read_as : how the rows were read; a tally does not tell.
     """
     tally = _certifying(counted, allow_mixed=allow_mixed)
+    if len(tally.partitions) != 1:
+        found = some_of([*tally.partitions]) or "none"
+        raise InputError(
+            f"a model is fitted to a tally with one column of groups; this one has {found}. Count the rows again."
+        )
     (name,) = tally.partitions
+    asked = Column(name) if model.partition is None else as_partition(model.partition)
+    if not isinstance(asked, Column) or asked.name != name:
+        raise InputError(f"the tally has the groups of {name!r}, and the partition is {model.partition!r}.")
     model.set_params(partition=Column(name))
     require_parameters(model)
     pipeline = default_pipeline(model)
