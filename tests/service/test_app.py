@@ -329,6 +329,12 @@ def test_a_route_that_is_not_there_is_told_without_its_path(client):
         }
 
 
+def test_a_wrong_method_is_told_which_is_right(client):
+    reply = client.get("/v1/calibrate")
+    assert reply.status_code == 405
+    assert reply.json()["error"]["message"] == "this route takes POST; GET /docs lists all."
+
+
 def test_a_body_that_is_no_json_is_told_so(client):
     reply = client.post("/v1/calibrate", content='{"items": [', headers={"content-type": "application/json"})
     assert reply.status_code == 422
@@ -636,8 +642,21 @@ def test_a_store_that_is_deleted_refuses_labels_and_says_so(client, tmp_path, ca
     assert "calibrated" in calibrate(client, ROWS[:1])[0]
     wait_for(lambda: client.get("/readyz").json()["lost"] == 1)
     assert client.get("/readyz").json()["store"] == "failed"
-    assert "the store failed, 1 answer was not stored: " in caplog.text
+    assert caplog.text.count("the store failed") == 1  # not at every failure
     assert "start the service again. 1 served answer was not stored since" in client.get("/").text
+
+
+def test_failures_of_the_store_are_logged_now_and_then_with_all_that_was_lost(client, tmp_path, caplog, monkeypatch):
+    calibrate(client, ROWS[:1])
+    wait_for(lambda: stored(client))
+    (tmp_path / "served.db").unlink()
+    for lost in (1, 2):
+        calibrate(client, ROWS[:1])
+        wait_for(lambda lost=lost: client.app.state.service.store.counts.lost == lost)
+    monkeypatch.setattr("qacal.service.store._TELL_EVERY", 0.0)
+    calibrate(client, ROWS[:1])
+    wait_for(lambda: "the store failed, 2 answers were not stored: " in caplog.text)
+    assert caplog.text.count("the store failed, 1 answer was not stored: ") == 1
 
 
 def test_a_damaged_version_leaves_the_old_one(client, folder, fitted, caplog):

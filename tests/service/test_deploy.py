@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from qacal.model.saved import load
 from qacal.model.versions import versions
 from qacal.service.audits import Label
 from qacal.service.settings import Settings
@@ -74,8 +75,11 @@ def test_the_commands_for_labels_and_a_refit_work(folder, tmp_path, monkeypatch)
     assert Path(command[0]).name == "model"
     assert "./models:/models:ro" in compose["services"]["qacal"]["volumes"]
 
-    shutil.copytree(folder, tmp_path / "models" / "model")
     monkeypatch.chdir(tmp_path)
+    model = load(folder)
+    model.decision_rule_ = None
+    Path("models").mkdir()
+    model.save("models/model")
     url = f"sqlite:///{tmp_path / 'served.db'}"
     fill(url, "models/model")
     lines = [line.partition("#")[0] for line in section.splitlines() if line.startswith("    in_container ")]

@@ -237,6 +237,7 @@ def test_litellm_annotates_and_blocks(tmp_path):
         passed = complete(client, "blocking")
         assert passed.json()["choices"][0]["message"]["content"] == "Belmar"
         # A stream is checked once, at its end.
+        served.store.check().result(20)  # what is queued is written before
         rows = len(list(served.store.rows()))
         streamed = complete(client, "at-the-end", stream=True)
         assert streamed.status_code == 200

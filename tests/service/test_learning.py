@@ -1,17 +1,19 @@
 """From labels of served answers to a new version: draw, label, refit, put back."""
 
+import errno
 import json
 import shutil
 import sqlite3
 import threading
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
 import pytest
 
-from qacal import QACalibrator, load
+from qacal import ArtifactError, QACalibrator, load
 from qacal.calibrators import PlattScaling
 from qacal.model.versions import put_back, replaced, versions
 from qacal.service.audits import Label
@@ -26,6 +28,7 @@ from tests.service.test_store import server, url  # noqa: F401
 
 SERVED = answers(400, seed=11)
 TRUTH = {row["question"]: row["correct"] for row in SERVED}
+REFIT = ("refit", "--drop-threshold")
 NAMES = ("id", "question", "answer", "confidence")
 
 
@@ -66,7 +69,7 @@ def test_labels_make_a_new_version_and_the_old_one_can_be_put_back(folder, url, 
     before = version_of(folder)
     train = tmp_path / "train.jsonl"
     train.write_text("\n".join(json.dumps(row) for row in answers(500)), encoding="utf-8")
-    said = json.loads(ok("refit", folder, "--store", url, "--records", train, "--volunteered", "--json"))
+    said = json.loads(ok(*REFIT, folder, "--store", url, "--records", train, "--volunteered", "--json"))
     expected = {"audited": 150, "sample": 150, "volunteered": reported, "drawn_without_label": 0}
     assert {name: said[name] for name in expected} == expected
     # The two files share some questions.
@@ -103,6 +106,45 @@ def test_a_refit_can_leave_the_model_as_it_is(folder, url, tmp_path):  # noqa: F
     assert len(versions(folder)) == 1
 
 
+def test_a_threshold_is_not_dropped_unasked_and_a_model_can_be_put_in_place(folder, url, tmp_path):  # noqa: F811
+    audit(url, 100, fill(url, folder))
+    before = version_of(folder)
+    code, _, said = run("refit", folder, "--store", url)
+    assert (code, version_of(folder)) == (1, before)
+    assert f"{folder} has a threshold, and a new version has none" in said
+    assert f"\n    qacal versions {folder} --put new_model\n" in said
+    assert run("refit", folder, "--store", url, "-o", folder)[0] == 1
+    assert version_of(folder) == before
+    ok("refit", folder, "--store", url, "-o", tmp_path / "new")
+    code, _, said = run("versions", folder, "--put", tmp_path / "new")
+    assert (code, version_of(folder)) == (1, before)
+    assert f"\n    qacal threshold {tmp_path / 'new'} labelled.jsonl --accuracy 0.8 --save\n" in said
+    code, out, said = run("versions", folder, "--put", tmp_path / "new", "--drop-threshold")
+    assert code == 0, said
+    assert version_of(folder) == version_of(tmp_path / "new")
+    assert [line.split()[1] for line in out.splitlines() if before[:12] in line] == ["kept"]
+    assert f"qacal versions {folder} --put-back {before[:12]}\n" in said
+    ok("versions", folder, "--put-back", before[:12])
+    assert version_of(folder) == before
+    # What is no model changes nothing.
+    for wrong, problem in (
+        ((tmp_path / "no",), "does not exist"),
+        ((tmp_path / "new", "--put-back", "last"), "give either --put-back VERSION or --put FOLDER"),
+        ((folder,), "are the same version"),
+        ((folder, "--put-back", "last", "--drop-threshold"), "give either"),
+    ):
+        code, _, said = run("versions", folder, "--put", *wrong)
+        assert (code > 0, version_of(folder)) == (True, before)
+        assert problem in said
+    assert "does not exist, so there is nothing" in run("versions", f"{folder}_typo", "--put", folder)[2]
+    assert "--drop-threshold goes with --put" in run("versions", folder, "--drop-threshold")[2]
+    # A damaged model is renamed.
+    (Path(folder) / "model.json").write_text("{")
+    said = run("versions", folder, "--put", tmp_path / "new")[2]
+    assert "held no model that this qacal can read" in said
+    assert version_of(folder) == version_of(tmp_path / "new")
+
+
 def test_a_refit_says_what_the_new_version_gives_up_and_what_labels_say_about_the_old_one(tmp_path, monkeypatch):
     folder, url = tmp_path / "model", f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
     rows = [{**row, "tier": "ab"[(row["correct"] > 0) ^ (at % 4 == 0)]} for at, row in enumerate(answers(800))]
@@ -111,7 +153,7 @@ def test_a_refit_says_what_the_new_version_gives_up_and_what_labels_say_about_th
     monkeypatch.setattr(f"{__name__}.SERVED", [{**row, "tier": None} for row in SERVED])
     monkeypatch.setattr(f"{__name__}.NAMES", (*NAMES, "tier"))
     audit(url, 150, fill(url, folder))
-    out = ok("refit", folder, "--store", url)
+    out = ok(*REFIT, folder, "--store", url)
     lines = {line[:44].strip(): line.split()[-2:] for line in out.splitlines()}
     assert lines["rows that certify"] == [f"{old.rows_}", f"{load(folder).rows_}"]
     assert "Columns that the new version no longer reads: tier." in out
@@ -119,7 +161,7 @@ def test_a_refit_says_what_the_new_version_gives_up_and_what_labels_say_about_th
     assert "Its intervals are narrower" in out
     assert "Which version predicts better is not measured: these labels trained the new one." in out
     # The new version has served nothing.
-    assert "The old version: no label of an audit tests its answers, so" in ok("refit", folder, "--store", url)
+    assert "The old version: no label of an audit tests its answers, so" in ok(*REFIT, folder, "--store", url)
 
 
 def test_an_alarm_of_the_old_version_speaks_for_the_new_one(folder, tmp_path):
@@ -131,7 +173,7 @@ def test_an_alarm_of_the_old_version_speaks_for_the_new_one(folder, tmp_path):
     warning = "answers are no longer like the rows of --records"
     said = run("refit", folder, "--store", url, "--records", train, "-o", tmp_path / "new")[2]
     assert warning in said
-    _, out, said = run("refit", folder, "--store", url)
+    _, out, said = run(*REFIT, folder, "--store", url)
     assert "The old version: Alarm after" in out
     assert "That speaks for the new one." in out
     assert warning not in said
@@ -140,7 +182,7 @@ def test_an_alarm_of_the_old_version_speaks_for_the_new_one(folder, tmp_path):
 def test_a_day_after_all_labels_is_named(folder, tmp_path):
     url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
     audit(url, 50, fill(url, folder))
-    code, _, said = run("refit", folder, "--store", url, "--since", "2099-01-01")
+    code, _, said = run(*REFIT, folder, "--store", url, "--since", "2099-01-01")
     assert (code, "no answer that was served since 2099-01-01 00:00 UTC (--since) has a label of" in said) == (1, True)
     assert "50 answers that were served before have one" in said
 
@@ -148,13 +190,13 @@ def test_a_day_after_all_labels_is_named(folder, tmp_path):
 def test_texts_can_come_from_a_file(folder, tmp_path):
     url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
     audit(url, 100, fill(url, folder, keeps_text=False))
-    code, _, said = run("refit", folder, "--store", url)
+    code, _, said = run(*REFIT, folder, "--store", url)
     assert code == 1
     assert "no texts of 100 answers with a label of an audit" in said
     assert "--texts FILE" in said
     texts = tmp_path / "log.jsonl"
     texts.write_text("\n".join(json.dumps(row) for row in records(SERVED)), encoding="utf-8")
-    assert json.loads(ok("refit", folder, "--store", url, "--texts", texts, "--json"))["audited"] == 100
+    assert json.loads(ok(*REFIT, folder, "--store", url, "--texts", texts, "--json"))["audited"] == 100
 
 
 def test_without_a_random_sample_nothing_is_certified(folder, tmp_path):
@@ -164,7 +206,7 @@ def test_without_a_random_sample_nothing_is_certified(folder, tmp_path):
     store.label([Label(id_, 0.0) for id_ in [*served][:50]]).result(20)
     store.close()
     before = version_of(folder)
-    code, _, said = run("refit", folder, "--store", url)
+    code, _, said = run(*REFIT, folder, "--store", url)
     assert code == 1
     assert "volunteered labels cannot certify" in said
     assert version_of(folder) == before
@@ -200,10 +242,10 @@ def test_one_row_is_left_out_and_several_rows_are(folder, tmp_path):
 
 def test_mistakes_are_named(folder, tmp_path):
     url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
-    code, _, said = run("refit", folder, "--store", url)
+    code, _, said = run(*REFIT, folder, "--store", url)
     assert (code, "there is no store" in said) == (1, True)
     fill(url, folder, name="other")
-    code, _, said = run("refit", folder, "--store", url)
+    code, _, said = run(*REFIT, folder, "--store", url)
     assert (code, "It has answers of other; name one of them: --name" in said) == (1, True)
     code, _, said = run("versions", folder, "--put-back", "last")
     assert (code, "no earlier version" in said) == (1, True)
@@ -265,7 +307,13 @@ def test_answers_of_other_versions_are_counted(folder, tmp_path, fitted):
     fitted.set_threshold(0.7).save(folder)
     fitted.set_threshold(0.6)
     note = "20 of these answers were served by other versions than the one in"
-    assert note in run("label-next", folder, "--store", url, "--again")[2]
+    said = run("label-next", folder, "--store", url, "--again")[2]
+    assert note in said
+    store = Store(url)
+    last = max(row["time"] for row in store.rows(columns=("time",)))
+    store.close()
+    since = datetime.fromisoformat(said.split("--since ")[1].rstrip(".\n")).replace(tzinfo=UTC)
+    assert 0 < since.timestamp() - last <= 1
     fill(url, folder)
     said = run("label-next", folder, "--store", url, "-n", 400)[2]
     assert 150 < int(said.partition(" of these answers were")[0].split()[-1]) < 250
@@ -390,7 +438,7 @@ def test_answers_of_an_earlier_qacal_are_told(folder, tmp_path):
         connection.execute("UPDATE qacal_bets SET cells = NULL")
     connection.close()
     assert "50 labels are left out: an earlier qacal stored" in run("watch", folder, "--store", url)[2]
-    said = json.loads(ok("refit", folder, "--store", url, "--since", "2020-01-01", "--json"))["old_watch"]
+    said = json.loads(ok(*REFIT, folder, "--store", url, "--since", "2020-01-01", "--json"))["old_watch"]
     assert (said["labels"], said["is_alarm"]) == (0, False)
     assert "no label of an audit tests its answers since 2020-01-01 00:00 UTC, so" in said["text"]
     assert "50 labels are left out: an earlier qacal stored" in said["text"]
@@ -446,7 +494,7 @@ def test_new_and_old_versions_are_served_without_dropping_a_request(folder, tmp_
             time.sleep(0.3)  # some requests with this version
 
         wait_for(before)
-        ok("refit", folder, "--store", store)
+        ok(*REFIT, folder, "--store", store)
         after = version_of(folder)
         wait_for(after)
         ok("versions", folder, "--put-back", before[:12])
@@ -477,11 +525,88 @@ def test_versions_say_which_is_in_use_and_since_when(folder):
     code, _, said = run("versions", folder, "--put-back", version_of(folder)[:6])
     assert (code, "is in use" in said, "no kept version" in said) == (1, True, False)
     out = " ".join(ok("versions", folder).split())
-    assert f"in use saved 20{datetime.now(UTC):%y-%m}" in out
+    assert f"in use since 20{datetime.now(UTC):%y-%m}" in out
     assert f"{first} kept since 20{datetime.now(UTC):%y-%m}" in out
     present, kept = json.loads(ok("versions", folder, "--json"))
-    assert abs(datetime.fromisoformat(present["saved"]).timestamp() - time.time()) < 60
+    assert abs(datetime.fromisoformat(present["in_use_since"]).timestamp() - time.time()) < 60
     assert abs(datetime.fromisoformat(kept["kept_since"]).timestamp() - time.time()) < 60
+
+
+@pytest.mark.filterwarnings("always:.* held no model that this qacal can read")
+@pytest.mark.parametrize("damage", ["{}", "no JSON", None])
+def test_a_version_takes_the_place_of_a_damaged_model(folder, damage):
+    first = version_of(folder)[:12]
+    replaced(folder, QACalibrator(calibrator=PlattScaling()).fit(answers(100, seed=2)))
+    if damage is None:
+        shutil.rmtree(folder)
+    else:
+        Path(folder, "model.json").write_text(damage)
+    present, kept = json.loads(ok("versions", folder, "--json"))
+    assert (present["version"], present["certifying_rows"], kept["version"]) == (None, None, first)
+    assert "damaged, or not there" in ok("versions", folder)
+    code, _, said = run("versions", folder, "--put-back", "last")
+    assert (code, ".damaged-" in said) == (0, damage is not None)
+    assert version_of(folder)[:12] == first
+    aside = [*Path(folder).parent.glob("*.damaged-*")]
+    assert [(one / "model.json").read_text() for one in aside] == ([] if damage is None else [damage])
+
+
+def test_a_model_that_cannot_be_read_now_or_replaced_stays(folder, monkeypatch):
+    replaced(folder, QACalibrator(calibrator=PlattScaling()).fit(answers(100, seed=2)))
+    second, document = version_of(folder), Path(folder, "model.json")
+
+    def no_more(*args):
+        raise OSError(errno.ENOSPC, "no more")
+
+    def loaded(path):
+        if Path(path) == Path(folder):
+            raise ArtifactError("too many files are open") from OSError(errno.EMFILE, "no more")
+        return load(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("qacal.model.versions.load", loaded)
+        with pytest.raises(ArtifactError, match="too many files"):
+            put_back(folder)
+    assert version_of(folder) == second
+    document.write_text("{}")
+    monkeypatch.setattr(QACalibrator, "save", no_more)
+    with pytest.raises(OSError, match="no more"):
+        put_back(folder)
+    assert document.read_text() == "{}"
+    assert not [*Path(folder).parent.glob("*.damaged-*")]
+
+
+def test_a_version_whose_save_was_killed_is_kept_again(folder):
+    first = version_of(folder)[:12]
+    unfinished = Path(f"{folder}.versions") / first
+    unfinished.mkdir(parents=True)
+    (unfinished / "arrays-01234567").write_bytes(b"half")
+    replaced(folder, QACalibrator(calibrator=PlattScaling()).fit(answers(100, seed=2)))
+    assert put_back(folder) == first == version_of(folder)[:12]
+
+
+def test_a_kept_version_that_cannot_be_read_now_stays(folder, monkeypatch):
+    first, other = version_of(folder)[:12], QACalibrator(calibrator=PlattScaling()).fit(answers(100, seed=2))
+    replaced(folder, other)
+    put_back(folder)
+    kept = Path(f"{folder}.versions") / first
+
+    def busy(path):
+        if Path(path) == kept:
+            raise ArtifactError("too many files are open") from OSError(errno.EMFILE, "no more")
+        return load(path)
+
+    monkeypatch.setattr("qacal.model.versions.load", busy)
+    with pytest.raises(ArtifactError, match="too many files"):
+        replaced(folder, other)
+    assert version_of(kept)[:12] == first == version_of(folder)[:12]
+
+
+def test_an_empty_version_is_no_version(folder):
+    replaced(folder, QACalibrator(calibrator=PlattScaling()).fit(answers(100, seed=2)))
+    before = version_of(folder)
+    code, _, said = run("versions", folder, "--put-back", "")
+    assert (code, "--put-back is empty" in said, version_of(folder)) == (2, True, before)
 
 
 def test_the_version_that_was_there_last_is_put_back_though_it_was_kept_before(folder):

@@ -30,7 +30,7 @@ EVIDENCE = {
 
 
 def row(**others):
-    return {**row_of(uuid4().hex, "m", "v1", EVIDENCE), **others}
+    return {**row_of(uuid4().hex, "m", "v1", EVIDENCE, own_id="q1"), **others}
 
 
 @pytest.fixture(scope="module")

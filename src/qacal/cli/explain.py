@@ -49,9 +49,11 @@ def run(
     if not 0 <= confidence <= 1:
         raise typer.BadParameter(f"--confidence is {confidence:g}; expected 0 to 1, such as 0.9 for 90 percent.")
     others = _values(column_value)
-    one = _model_for(load(model, embedder=embedder), model, others)
+    loaded = load(model, embedder=embedder)
+    one = _model_for(loaded, model, others)
     if one._needs["needs_text"] and (question is None or answer is None):
         raise typer.BadParameter("this model uses the text; pass both, --question and --answer.")
+    _require_read(one, {*others} - {loaded._by})
     for name in one.pipeline_.group_columns:
         if name not in others:
             raise typer.BadParameter(f"the groups of this model are {name}; pass --column-value {name}=VALUE.")
@@ -60,7 +62,7 @@ def run(
         print(options.json_text(evidence))
         return
     for name, text in _lines(one, evidence):
-        options.show(f"{name:<12}{text}")
+        options.show(f"{name:<12}{text}", hang=12)
     for line in _why(evidence):
         options.show(line)
 
@@ -98,6 +100,20 @@ def _model_for(loaded: QACalibrator | ModelSet, path: str, others: dict[str, Any
         )
     others[loaded._by] = names[value]
     return loaded._models[names[value]]
+
+
+def _require_read(model: QACalibrator, names: set[str]) -> None:
+    """Raise for a column that the model does not read, which is most likely misspelt."""
+    from qacal.records.columns import KNOWN
+    from qacal.records.provenance import SAMPLING
+
+    read = {*model.pipeline_.values_seen()}
+    if (rule := model.decision_rule_) is not None and rule.column is not None:
+        read.add(rule.column)
+    unknown = sorted(names - read - {*KNOWN, "agreement", *SAMPLING})
+    if unknown:
+        reads = f"it reads {', '.join(sorted(read))}" if read else "it reads no further columns"
+        raise typer.BadParameter(printable(f"this model does not read {unknown[0]!r}; {reads}."))
 
 
 def _explained(model: QACalibrator, row: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
@@ -194,7 +210,7 @@ def _why(evidence: dict[str, Any]) -> Iterator[str]:
         "text": "the meaning of the text",
         "form": "its form (lengths, digits, ...)",
         "words": "its words",
-        STEP: "the accuracy of its band, or the step",
+        STEP: "the accuracy of similar answers",
     }
     yield ""
     yield f"{'Why':<36}{'logit':>8}  probability"
@@ -203,7 +219,7 @@ def _why(evidence: dict[str, Any]) -> Iterator[str]:
         total += part
         yield f"  {words.get(name, name):<34}{part:>+8.2f}  {expit(np.array([total]))[0]:>11.2f}"
     if evidence["lacking"]:
-        yield f"  not given: {', '.join(evidence['lacking'])}"
+        yield f"  not given: {', '.join(evidence['lacking'])} (--column-value NAME=VALUE)"
     if evidence["nearest"]:
         yield ""
         yield "The most similar examples stored in the model:"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
@@ -86,12 +89,17 @@ def run(
                 drawn = kept.unlabelled_draws(served, after)
             else:
                 drawn = draw_answers(kept, served, n, seed=seed, since=after)
+            version = _present_version(model)
+            others = sum(row["model_version"] != version for row in drawn) if version else 0
+            last = kept.last_of_others(served, version) if version and others else 0.0
         _write_drawn(drawn, output, json=json)
-        if others := _of_other_versions(drawn, model):
+        if others:
+            after_them = datetime.fromtimestamp(math.floor(last) + 1, UTC)
             answers = counted(others, "of these answers was", "of these answers were")
             options.note(
                 f"{answers} served by other versions than the one in {model}. Their labels are for a refit; qacal "
-                "watch bets on those of the present version. To draw only from these: --since, from its first day on."
+                "watch bets on those of the present version. To draw only from these: --since "
+                f"{after_them:%Y-%m-%dT%H:%M:%S}."
             )
         return
     assert file is not None
@@ -112,9 +120,10 @@ def run(
     if json:
         print(options.json_text({"file": output, "rows": n, "seed": seed}))
     elif output != "-":
+        allowed = "".join(f" --allow-other-source {quote(name)}" for name in allow_other_source or ())
         options.note(
             f"{counted(n, 'row')} written to {output}. Add a column correct (0 or 1) to all of them, and then:\n"
-            f"    qacal evaluate {quote(output)} --model {quote(model)}"
+            f"    qacal evaluate {quote(output)} --model {quote(model)}{allowed}"
         )
 
 
@@ -133,15 +142,13 @@ def _require_new_json(output: str) -> None:
         raise typer.BadParameter(f"{output} exists, and may have labels. Name another file with -o, or remove it.")
 
 
-def _of_other_versions(drawn: list[dict[str, Any]], model: str) -> int:
-    """Return how many answers were served by another version than that in the folder; 0 if there is no model yet."""
+def _present_version(model: str) -> str | None:
+    """Return the version of the model in the folder; None if there is no model yet."""
     from qacal.storage import version_of
 
-    try:
-        version = version_of(model)
-    except QacalError:
-        return 0
-    return sum(row["model_version"] != version for row in drawn)
+    with suppress(QacalError):
+        return version_of(model)
+    return None
 
 
 def _write_drawn(drawn: list[dict[str, Any]], output: str, *, json: bool) -> None:
@@ -169,3 +176,6 @@ def _write_drawn(drawn: list[dict[str, Any]], output: str, *, json: bool) -> Non
         options.note(
             "The store has no texts of these answers (qacal serve --store-text); own_id is the id of their record."
         )
+    if unknown := sum(row["record"] is None and row["own_id"] is None for row in drawn):
+        have = counted(unknown, "of these answers has", "of these answers have")
+        options.note(f"Note: {have} neither text nor own_id, so nobody can label them.")

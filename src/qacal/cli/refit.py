@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,6 +55,10 @@ def run(
         bool,
         typer.Option("--allow-mixed", help="Accept answers of several LLMs, prompts, confidence sources and judges."),
     ] = False,
+    drop_threshold: Annotated[
+        bool,
+        typer.Option("--drop-threshold", help="Replace a model that has a threshold; the new version has none."),
+    ] = False,
     json: options.Json = False,
     embedder: options.Embedder = None,
 ) -> None:
@@ -66,8 +71,9 @@ def run(
     qacal watch, leave --records out: answers are no longer like these rows.
 
     The new version takes the place of MODEL in one step, and a running qacal serve loads it. The old one is kept in
-    MODEL.versions, and qacal versions puts it back. A threshold is not taken over: choose a new one. To help to decide
-    which to keep, both are shown side by side, with what the labels say about the intervals of the old one.
+    MODEL.versions, and qacal versions puts it back. A new version has no threshold: a model with one is replaced only
+    with --drop-threshold. To help to decide which to keep, both are shown side by side, with what the labels say about
+    the intervals of the old one.
 
     \b
         qacal label-next model --store sqlite:///qacal-served.db -n 300 -o to_label.json
@@ -84,12 +90,24 @@ def run(
     from qacal.service.watch import bets
     from qacal.storage import version_of
 
-    if output is not None:
-        options.require_folder(output)
+    target = output or model
+    keeps_old = output is None or Path(output).is_file() or (Path(output).is_dir() and any(Path(output).iterdir()))
+    options.require_folder(target)
+    if keeps_old:
+        version_of(target)  # what is no model is refused before the fit
     old = load(model, embedder=embedder)
     if not isinstance(old, QACalibrator):
         raise InputError(
             f"{model} is a set of models, and refit takes a single one. Fit the set again: qacal fit --by."
+        )
+    replaces = load(target)._models.values() if keeps_old else ()
+    if any(one.decision_rule_ is not None for one in replaces) and not drop_threshold:
+        raise InputError(
+            f"{target} has a threshold, and a new version has none: a service would answer what it now abstains from. "
+            "Save the new version elsewhere, choose its threshold on labelled answers that are not among those of the "
+            f"refit, and put it in the place of {target}:\n    qacal refit ... -o new_model\n"
+            "    qacal threshold new_model labelled.jsonl --accuracy 0.8 --save\n"
+            f"    qacal versions {quote(target)} --put new_model\nOr pass --drop-threshold."
         )
     with opened(store) as rows:
         served = name_in(rows, model, name)
@@ -106,16 +124,16 @@ def run(
     with progress_line.showing() as progress:
         found = refit(old, answers, records, allow_mixed=allow_mixed, progress=progress)
     before = None
-    if output is None:
-        before = replaced(model, found.model)
+    if keeps_old:
+        before = replaced(target, found.model)
     else:
-        found.model.save(output)
-    version = version_of(output or model)[:12]
+        found.model.save(target)
+    version = version_of(target)[:12]
     watch, says = _watch_of(found_bets, since)
     figures = {"old": key_figures(old), "new": key_figures(found.model)}
     if json:
         counts = {one.name: getattr(found, one.name) for one in fields(found) if one.name != "model"}
-        content = {"model": output or model, "version": version, "replaced": before, **counts}
+        content = {"model": target, "version": version, "replaced": before, **counts}
         content |= {"volunteered_unused": unused, "drawn_without_label": unlabelled, **figures}
         labels, is_alarm = (0, False) if watch is None else (watch.labels, watch.is_alarm)
         told = {"labels": labels, "is_alarm": is_alarm, "text": says}
@@ -133,14 +151,15 @@ def run(
             "and probabilities are usually better if they are left out: refit again without --records."
         )
     if old.decision_rule_ is not None:
+        put = "" if output is None else f"\n    qacal versions {quote(model)} --put {quote(output)}"
         options.note(
             "The old version had a threshold; this one has none, so it does not abstain. Choose one on labelled "
-            "answers that are not among these, such as those that this version serves:\n"
-            f"    qacal threshold {quote(output or model)} labelled.jsonl --accuracy 0.8 --save"
+            "answers that are not among these:\n"
+            f"    qacal threshold {quote(target)} labelled.jsonl --accuracy 0.8 --save{put}"
         )
-    options.note(f"Saved to {output or model}, version {version}.")
+    options.note(f"Saved to {target}, version {version}.")
     if before is not None:
-        options.note(f"To put the old version back:\n    qacal versions {quote(model)} --put-back {before}")
+        options.note(f"To put the old version back:\n    qacal versions {quote(target)} --put-back {before}")
 
 
 def _require_later_labels(rows: Store, served: str, since: datetime) -> None:
@@ -198,7 +217,7 @@ def _notes(found: Refit, unused: int, lacking: int, unlabelled: int) -> list[str
     audited = counted(found.audited, "label of an audit", "labels of audits")
     out = [
         f"{audited}, {found.volunteered:,} volunteered and {counted(found.earlier, 'earlier row')}. Only labels of "
-        f"audits certify: each answer had a chance of {found.probability:.3g} to be among them."
+        f"audits certify: each answer was drawn with a chance of {found.probability:.3g}."
     ]
     if found.sample < found.audited:
         more = counted(found.audited - found.sample, "label of an audit only trains", "labels of audits only train")

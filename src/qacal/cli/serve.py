@@ -263,7 +263,8 @@ def _serve(settings: Settings, sockets: list[socket]) -> None:
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     store = "none" if service.store is None else make_url(settings.store).render_as_string(hide_password=True)
     behind = "" if service.upstream is None else f"\nupstream: {service.upstream.shown}"
-    options.note(f"http://{address}:{settings.port}\nstore: {store}{behind}")
+    texts = ", with questions and answers" if settings.keep_text else ""
+    options.note(f"http://{address}:{settings.port}\nstore: {store}{texts}{behind}")
     # Its log of requests has paths, which callers choose; the guard of the service logs routes, with --log-requests.
     config = uvicorn.Config(
         app,

@@ -14,7 +14,8 @@ import numpy as np
 from qacal.calibrators.base import Evidence
 from qacal.calibrators.score.likeness import FAR
 from qacal.errors import InputError, QacalWarning
-from qacal.model.pipeline import Progress
+from qacal.model.pipeline import Pipeline, Progress
+from qacal.partitions import Column
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Batch, Reading, as_source, read
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 # the ranks of a small fit are rough.
 _FEWEST, _DEVIATIONS = 30, 4.0
 _MANY, _FEWEST_FAR, _SHIFTED = 0.1, 10, 0.57
+# Of values that a model does not know, so many are named.
+_EXAMPLES = 3
 
 
 class BaseModel(ABC):
@@ -175,15 +178,19 @@ class BaseModel(ABC):
         """
         done = 0
         pipelines = [model.pipeline_ for model in self._models.values()]
+        # Commands that read labels tell about groups by themselves.
         seen = Notices({feature.name for pipeline in pipelines for feature in pipeline.features})
         needs = {"needs_labels": needs_labels, "hashes_ids": needs_ids or self._orders_ties, **self._needs}
         for batch in read(records, reading, keeps_bad=keeps_bad, **needs):
-            parts = [
-                (part, model._evidence_frame(part, allow_other_source, uses_labels=needs_labels, tell=(progress, done)))
-                for _, model, part in self._parts(batch)
-            ]
+            parts = []
+            for _, model, part in self._parts(batch):
+                tell = (progress, done)
+                found = model._evidence_frame(part, allow_other_source, uses_labels=needs_labels, tell=tell)
+                parts.append((part, found))
+                if not needs_labels:
+                    seen.add_groups(part, found, model.pipeline_)
             usable, evidence = parts[0] if len(parts) == 1 else _joined(batch, parts)
-            seen.add(batch, evidence)
+            seen.add(usable, evidence)
             if len(usable) or keeps_bad:
                 yield usable, evidence
             done += len(batch.whole)
@@ -236,17 +243,34 @@ class Notices:
 
     def __init__(self, lacking: set[str]) -> None:
         self.lacking = lacking
+        self._columns, self._all, self._unknown, self._examples = set[str](), 0, 0, dict[str, None]()
         self._rows = 0
         self._far = 0
         self._total = 0.0
 
     def add(self, batch: Batch, evidence: pl.DataFrame) -> None:
         self.lacking -= {name for name in self.lacking if batch.reading.has(name, batch.table.names)}
+        self._all += len(evidence)
         unlike = evidence["unlike"].to_numpy()
         unlike = unlike[~np.isnan(unlike)]
         self._rows += len(unlike)
         self._far += int(np.count_nonzero(unlike >= FAR))
         self._total += float(unlike.sum())
+
+    def add_groups(self, batch: Batch, evidence: pl.DataFrame, pipeline: Pipeline) -> None:
+        """Count rows whose group the model does not know, if it groups by a column."""
+        column = pipeline.partition
+        if not (pipeline.uses_groups and isinstance(column, Column)):
+            return
+        has_none = evidence["group"].is_null().to_numpy()
+        if has_none.any():
+            few = batch.only(has_none)
+            unknown = few.only(column.assign(few.column(column.name)) == None)  # noqa: E711
+            self._unknown += len(unknown)
+            self._columns.add(column.name)
+            if len(self._examples) < _EXAMPLES:
+                values = unknown.values_of(column.name)[:_EXAMPLES]
+                self._examples |= dict.fromkeys(f"{value!r:.40}" for value in values)
 
     def warn(self) -> None:
         if self.lacking and self._rows > 1:
@@ -254,6 +278,16 @@ class Notices:
             warnings.warn(
                 f"the rows have no column {names}, which the score reads; they are calibrated by a score that was "
                 "fitted without it, and the intervals were certified on rows that have it.",
+                QacalWarning,
+                stacklevel=2,
+            )
+        if self._unknown:
+            names = " or ".join(sorted(self._columns))
+            # Python keeps the text of each warning, so a few rows have none of their own.
+            values = ", ".join([*self._examples][:_EXAMPLES]) if self._all >= _FEWEST else ""
+            warnings.warn(
+                f"{self._unknown:,} of {self._all:,} rows have no {names} that the model knows"
+                f"{f' (such as {values})' if values else ''}; they are calibrated as all rows are, without a group.",
                 QacalWarning,
                 stacklevel=2,
             )

@@ -36,7 +36,7 @@ from qacal.records.files import OnFault, refuse
 from qacal.records.reading import Reading, as_source, read
 from qacal.records.table import Table, as_table
 from qacal.tally.arrays import Bools, Floats, Hashes
-from qacal.tally.ids import id_hashes, mix
+from qacal.tally.ids import distinct, id_hashes, mix
 
 # No split uses this seed. It is also that of `model/watching.py`, which thins rows in the same way.
 _SEED = 2**46
@@ -163,7 +163,7 @@ class _Rows:
         (batch,) = read(drawn[0], reading, needs_labels=True, needs_text=False, warns=False)
         if batch.ids is None:
             raise InputError("the served answers need a question or an id, so that those of one question are known.")
-        own, texts = np.unique(batch.ids), np.unique(batch.question_hashes())
+        own, texts = distinct(batch.ids), distinct(batch.question_hashes())
         kept, counts = [], []
         for table in (*given, *served):
             is_shared, rows = _shared(table, reading, own, texts)

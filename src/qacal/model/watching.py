@@ -90,14 +90,17 @@ class Watch:
     def headline(self) -> str:
         """The result in one sentence."""
         labels = counted(self.labels, "label")
+        if not self.labels:
+            return "No label yet, so nothing is tested."
         if not self.is_alarm:
             return f"No alarm after {labels}: nothing says that the {len(self.intervals)} intervals do not hold."
         if not self.broken:
             return f"Alarm after {self.broken_after:,} of {labels}: some interval is broken, it is not clear which."
-        names, first = counted(len(self.broken), "interval is", "intervals are"), self.broken[0]
+        broken = counted(len(self.broken), "interval is broken:", "intervals are broken, first")
+        first = self.broken[0]
         # All bets together may tell that something is broken before those on one interval do.
         when = "" if first.broken_after == self.broken_after else f" (after {first.broken_after:,})"
-        return f"Alarm after {self.broken_after:,} of {labels}: {names} broken, first {first.name}{when}."
+        return f"Alarm after {self.broken_after:,} of {labels}: {broken} {first.name}{when}."
 
 
 def watch(

@@ -362,7 +362,11 @@ def _handle_errors(app: FastAPI) -> None:
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         # The path is the caller's text, and is not repeated.
-        problem = "there is no such route; GET /docs lists them." if error.status_code == 404 else str(error.detail)
+        problem = str(error.detail)
+        if error.status_code == 404:
+            problem = "there is no such route; GET /docs lists them."
+        if error.status_code == 405:
+            problem = f"this route takes {(error.headers or {}).get('Allow', 'other methods')}; GET /docs lists all."
         return JSONResponse(_error("http_error", problem), error.status_code, headers=error.headers)
 
     app.add_exception_handler(RefusedError, refused)

@@ -102,14 +102,25 @@ def draw(
     choose : returns the ids of `n` of the answers that it gets, each with the same chance.
     since : draw from answers that were served since then.
     """
-    names = ("id", "calibrated", "group", "drawn_time")
-    query = sa.select(*(answers.c[name] for name in names)).where(answers.c.model == model)
+    names = ("id", "calibrated", "group", "drawn_time", "own_id")
+    has_text = answers.c.record.is_not(None).label("has_text")
+    query = sa.select(*(answers.c[name] for name in names), has_text).where(answers.c.model == model)
     if since is not None:
         query = query.where(answers.c.time >= since)
     # Without it a draw and a service could each wait for rows that the other one has changed.
     lock(connection, answers)
     found = [dict(row) for row in connection.execute(query.order_by(answers.c.id)).mappings()]
     pool = [row for row in found if row["drawn_time"] is None]
+    if not pool:
+        when = "" if since is None else " since then"
+        if found:
+            raise InputError(f"every answer of {model!r}{when} was drawn before, so there is none to draw from.")
+        raise InputError(f"there is no answer of {model!r}{when} to draw from.")
+    if not any(row["has_text"] or row["own_id"] is not None for row in pool):
+        raise InputError(
+            f"the store has neither texts of the answers of {model!r} nor ids of their records, so nobody could label "
+            "them. Start qacal serve with --store-text, or send an id with each record."
+        )
     if n > len(pool):
         raise InputError(
             f"there are only {counted(len(pool), 'answer')} of {model!r} to draw from; to draw all: -n {len(pool)}."

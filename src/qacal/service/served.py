@@ -157,10 +157,8 @@ class Models:
         if len(fitted) == 1:
             return fitted[0], record
         what = "no model was" if not fitted else "several models were"
-        raise InputError(
-            f"model is {llm!r:.80}, and {what} fitted on it. Name one of {some_of([*served], 20)}: as model of the "
-            "request, or in the record."
-        )
+        problem = "the record names no model" if llm is None else f"model is {llm!r:.80}, and {what} fitted on it"
+        raise InputError(f"{problem}. Name one of {some_of([*served], 20)}: as model of the request, or in the record.")
 
     def reload(self) -> list[Served]:
         """Load models whose files have changed, and return them; a version that cannot be loaded leaves the old one."""

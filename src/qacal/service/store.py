@@ -42,7 +42,7 @@ from qacal.service.database import (
 _log = logging.getLogger("qacal.service")
 
 # Served answers wait this long for others, so that they share a transaction; a label does not wait.
-_GATHER = 0.05
+_GATHER = 0.25
 _MOST_AT_ONCE = 2000
 # More than this many served answers in the queue are lost: the database does not keep up.
 _MOST_WAITING = 100_000
@@ -52,6 +52,8 @@ _DAY = 86_400.0
 _CLEAN_EVERY = 600.0
 # Whether the database can be written is tried at most once in so many seconds.
 _PROBE_EVERY = 1.0
+# A failure is logged at most once in so many seconds: a full disk should not be filled by its messages.
+_TELL_EVERY = 5.0
 # At the end, what is queued has so long to be written: a database that hangs must not keep the process.
 _CLOSE_SECONDS = 20.0
 
@@ -99,6 +101,7 @@ class Store:
         self.problem: str | None = None
         self._probe: Future[Any] | None = None
         self._probed = -math.inf
+        self._unsaid, self._told = 0, -math.inf  # answers that were lost since the log last told about a failure
         try:
             self._engine = engine_of(url, must_exist=must_exist)
             try:
@@ -186,8 +189,11 @@ class Store:
             self.counts.lost += len(rows)
             if isinstance(error, _NOT_DATA):
                 self.problem = said(error)
-            lost = f", {counted(len(rows), 'answer was', 'answers were')} not stored" if rows else ""
-            _log.error("the store failed%s: %s", lost, said(error))
+            self._unsaid += len(rows)
+            if time.monotonic() >= self._told + _TELL_EVERY:
+                lost = f", {counted(self._unsaid, 'answer was', 'answers were')} not stored" if self._unsaid else ""
+                _log.error("the store failed%s: %s", lost, said(error))
+                self._unsaid, self._told = 0, time.monotonic()
             for task in tasks:
                 task.done.set_exception(StoreError(f"the database cannot be used now: {said(error)}"))
             return
@@ -297,6 +303,12 @@ class Store:
             query = query.where(bets.c.time >= since)
         with reported(), self._engine.connect() as connection:
             return int(connection.execute(query).scalar_one())
+
+    def last_of_others(self, model: str, version: str) -> float:
+        """Return when an answer was last served by another version of a model."""
+        is_other = answers.c.model == model, answers.c.model_version != version
+        with reported(), self._engine.connect() as connection:
+            return connection.execute(sa.select(sa.func.max(answers.c.time)).where(*is_other)).scalar_one() or 0.0
 
     def volunteered(self, model: str, version: str, since: float | None = None) -> list[tuple[str | None, int]]:
         """Return the cells of the answers of a version that have a volunteered label, and how many have them."""
