@@ -320,6 +320,11 @@ def test_export(folder, tmp_path):
         "--partition",
         "kdtree:2",
     )
+    # The column of the model's own groups is the one in the SQL, unless another is named.
+    own = ("--calibrator", "tree-scaling", "--partition", "column:topic")
+    ok("fit", folder / "answers.parquet", "-o", tmp_path / "own", *own)
+    assert '"topic" = ' in (printed := ok("export", tmp_path / "own", "--dialect", "postgres"))
+    assert ok("export", tmp_path / "own", "--dialect", "postgres", "--group", "x") == printed.replace('"topic"', '"x"')
     code, out, err = run("export", tmp_path / "kd")
     assert "outside of all boxes of a kd-tree" in json.loads(out)["rules"][2]
     assert "For rows without a group, qacal apply uses the curve of the smallest box" in err

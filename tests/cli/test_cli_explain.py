@@ -157,6 +157,7 @@ def test_a_set_of_models_needs_the_llm(tmp_path):
         (("--confidence", "0.9"), "pass both, --question and --answer"),
         ((*ASKED, "--column-value", "topic"), "not of the form NAME=VALUE"),
         ((*ASKED, "--column-value", "answer=8"), "an option of its own: --answer"),
+        ((*ASKED, "--column-value", "confidnce_tokens=0.8"), "does not read 'confidnce_tokens'"),
     ],
 )
 def test_wrong_use(folder, options, said):

@@ -127,8 +127,8 @@ def test_what_the_default_certifies(tmp_path):
     model = load(tmp_path / "model")
     found = re.search(
         rf"^Certified on {model.rows_:,} rows\. With probability 90%, all of this holds at once:\n"
-        r"   by probability: in each of (\d+) bands of similar scores, the mean calibrated\n"
-        r"      probability is near the accuracy:\n"
+        r"   by probability: in each of (\d+) bands of similar scores,\n"
+        r"      the mean calibrated probability is near the accuracy:\n"
         r"      within (0\.\d\d) for half of the answers, within (0\.\d\d) for all\.\n"
         r"   by group: the accuracy of each of (\d+) groups is known\n"
         r"      to ±(0\.\d\d) for half of the answers, to ±(0\.\d\d) for all\.$",

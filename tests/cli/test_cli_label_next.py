@@ -13,10 +13,11 @@ def test_the_drawn_rows_can_be_labelled_and_evaluated(tmp_path):
     fitted().save(model)
     rows = pl.DataFrame(answers(1000, 1000))
     rows.drop("correct").write_ndjson(new)
-    code, out, said = run("label-next", model, new, "-n", 80, "-o", drawn)
+    code, out, said = run("label-next", model, new, "-n", 80, "-o", drawn, "--allow-other-source", "prompt")
     assert (code, out) == (0, "")
     assert "80 rows written to" in said
-    assert "Add a column correct (0 or 1) to all of them, and then: qacal evaluate" in " ".join(said.split())
+    assert "Add a column correct (0 or 1) to all of them, and then:" in " ".join(said.split())
+    assert f"\n    qacal evaluate {drawn} --model {model} --allow-other-source prompt\n" in said
     frame = pl.read_ndjson(drawn)
     assert frame.columns == ["id", "subject", "confidence", "stratum", "label_probability"]
     frame.join(rows.select("id", "correct"), on="id").write_ndjson(tmp_path / "labelled.jsonl")

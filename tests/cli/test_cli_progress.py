@@ -107,3 +107,12 @@ def test_the_account_of_a_run(tmp_path):
     assert "--json writes to standard output" in err
     fitted = json.loads(ok("fit", tmp_path / "rows.parquet", "-o", tmp_path / "model", "--continuous", "--json"))
     assert fitted["run"]["rows_read"] == 600
+
+
+@pytest.mark.parametrize(
+    ("stop", "says"), [(KeyboardInterrupt(), True), (SystemExit(143), True), (SystemExit(129), False)]
+)
+def test_a_stopped_job_says_what_stays_unless_its_terminal_is_gone(stop, says, capsys):
+    with pytest.raises(type(stop)), options.job_runs("local", None, None):
+        raise stop
+    assert ("Parts that are done stay" in capsys.readouterr().err) == says

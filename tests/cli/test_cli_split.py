@@ -2,6 +2,7 @@
 
 import csv
 import json
+from datetime import date
 
 import polars as pl
 import pytest
@@ -143,8 +144,8 @@ def test_both_files_are_complete_before_either_appears(tmp_path):
     one, two = tmp_path / "one.jsonl", tmp_path / "two.parquet"
     with pytest.raises(pl.exceptions.PolarsError), write_pair(one, two) as (first, second):  # noqa: PT012
         first.write(as_table([{"x": 1}]))
-        second.write(as_table([{"x": 1}]))
-        second.write(as_table([{"x": [1.5]}]))
+        second.write(as_table(pl.DataFrame({"x": [True]})))
+        second.write(as_table(pl.DataFrame({"x": [date(2026, 1, 1)]})))
     assert list(tmp_path.iterdir()) == []
 
 

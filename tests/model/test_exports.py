@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import sys
+from contextlib import closing
 from datetime import date
 from itertools import cycle, islice
 
@@ -72,17 +73,17 @@ def asked(kind, seed=0, n=10_000):
 
 
 def run(expression, h, groups, confidence="confidence", group="group_id", types=("REAL", "")):
-    base = sqlite3.connect(":memory:")
-    try:
-        base.execute("SELECT EXP(1e0), LN(1e0)")
-    except sqlite3.OperationalError:  # a SQLite built without mathematical functions
-        base.create_function("EXP", 1, lambda x: None if x is None else float(np.exp(x)), deterministic=True)
-        base.create_function("LN", 1, lambda x: None if x is None else float(np.log(x)), deterministic=True)
-    columns = f"{quoted(confidence, 'sqlite')} {types[0]}, {quoted(group, 'sqlite')} {types[1]}"
-    base.execute(f"CREATE TABLE answers (number INTEGER PRIMARY KEY, {columns})")
-    rows = [(None if x is None else float(x), label) for x, label in zip(h, groups, strict=True)]
-    base.executemany("INSERT INTO answers VALUES (NULL, ?, ?)", rows)
-    return [row[0] for row in base.execute(f"SELECT {expression} FROM answers ORDER BY number")]
+    with closing(sqlite3.connect(":memory:")) as base:
+        try:
+            base.execute("SELECT EXP(1e0), LN(1e0)")
+        except sqlite3.OperationalError:  # a SQLite built without mathematical functions
+            base.create_function("EXP", 1, lambda x: None if x is None else float(np.exp(x)), deterministic=True)
+            base.create_function("LN", 1, lambda x: None if x is None else float(np.log(x)), deterministic=True)
+        columns = f"{quoted(confidence, 'sqlite')} {types[0]}, {quoted(group, 'sqlite')} {types[1]}"
+        base.execute(f"CREATE TABLE answers (number INTEGER PRIMARY KEY, {columns})")
+        rows = [(None if x is None else float(x), label) for x, label in zip(h, groups, strict=True)]
+        base.executemany("INSERT INTO answers VALUES (NULL, ?, ?)", rows)
+        return [row[0] for row in base.execute(f"SELECT {expression} FROM answers ORDER BY number")]
 
 
 def run_on_duckdb(expression, h, groups, confidence="confidence", group="group_id", types=("DOUBLE", "BIGINT")):

@@ -162,7 +162,8 @@ def test_groups_that_the_records_have_need_no_text():
     rows = [{name: row[name] for name in ("id", "confidence", "correct", "topic")} for row in answers(2000)]
     model = QACalibrator(partition=Column("topic"), calibrator=QABinning()).fit(rows)
     assert model.rows_ == 2000
-    new = model.calibrate([{"confidence": 0.9, "topic": topic} for topic in [*TOPICS, "chess", None]])
+    with pytest.warns(qacal.QacalWarning, match="2 of 6 rows have no topic that the model knows; they are"):
+        new = model.calibrate([{"confidence": 0.9, "topic": topic} for topic in [*TOPICS, "chess", None]])
     assert [row["source"] for row in new] == ["group"] * 4 + ["root"] * 2
     assert [row["group"] for row in new] == [*TOPICS, None, None]
     with pytest.raises(InputError, match="no column 'topic'"):
@@ -375,6 +376,7 @@ def test_a_saved_model_applies_with_numpy_alone(fitted, tmp_path):
 def test_groups_by_name_vectors_and_sql_give_what_calibrate_gives(calibrator, depth):
     """The default tree is cut at a depth; groups are named at that depth."""
     import sqlite3
+    from contextlib import closing
 
     from qacal.model.sql import to_sql
 
@@ -385,11 +387,11 @@ def test_groups_by_name_vectors_and_sql_give_what_calibrate_gives(calibrator, de
     h, groups, expected = (column(new, name) for name in ("confidence", "group", "calibrated"))
     np.testing.assert_array_equal(model.predict(h, groups=groups), expected)
     assert model._evidence_of_arrays(h, groups=groups).group == groups.tolist()
-    base = sqlite3.connect(":memory:")
-    base.execute("CREATE TABLE answers (confidence REAL, g INTEGER)")
-    base.executemany("INSERT INTO answers VALUES (?, ?)", zip(h.tolist(), groups.tolist(), strict=True))
     expression = to_sql(model.calibrator_, dialect="sqlite", group="g")
-    found = base.execute(f"SELECT {expression} FROM answers ORDER BY rowid").fetchall()
+    with closing(sqlite3.connect(":memory:")) as base:
+        base.execute("CREATE TABLE answers (confidence REAL, g INTEGER)")
+        base.executemany("INSERT INTO answers VALUES (?, ?)", zip(h.tolist(), groups.tolist(), strict=True))
+        found = base.execute(f"SELECT {expression} FROM answers ORDER BY rowid").fetchall()
     np.testing.assert_array_equal([row[0] for row in found], expected)
 
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from qacal import BadRows, Column, InputError, LearnedScore, QABinning, QACalibrator, load
-from qacal.errors import ArtifactError
+from qacal.errors import ArtifactError, QacalWarning
 from qacal.model import model_set
 from qacal.model.model_set import ModelSet, fit_set
 from qacal.model.saved import load_one
@@ -27,6 +27,18 @@ def shelf(tmp_path_factory):
     rows = [*answers(200, llm="parrot-1"), *answers(200, seed=1, llm="parrot-2"), *answers(200, seed=2, llm="parrot-3")]
     fit_set(LIKE, rows, "model").save(path)
     return path
+
+
+def test_each_model_tells_of_the_groups_that_it_does_not_know():
+    rows = [
+        {**row, "topic": f"b-{row['topic']}"} if row["model"] == "b" else row
+        for row in [*answers(200, llm="a"), *answers(200, seed=1, llm="b")]
+    ]
+    found = fit_set(LIKE, rows, "model")
+    known, others = rows[0]["topic"], rows[-1]["topic"]
+    new = [{**rows[0], "topic": topic} for topic in (known, others, "chess", None) for _ in range(10)]
+    with pytest.warns(QacalWarning, match=r"30 of 40 rows have no topic that the model knows \(such as 'b-"):
+        found.calibrate(new)
 
 
 @pytest.fixture

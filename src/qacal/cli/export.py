@@ -23,7 +23,9 @@ def run(
     confidence: Annotated[str, typer.Option(help="SQL: name of the confidence column.")] = "confidence",
     group: Annotated[
         list[str] | None,
-        typer.Option(help="SQL: name of the group column; of a model: group. --tally takes several, or none."),
+        typer.Option(
+            help="SQL: name of the group column; default: the model's own, else group. --tally takes none or several."
+        ),
     ] = None,
     correct: Annotated[str, typer.Option(help="--tally: name of the label column.")] = "correct",
     weight: Annotated[str | None, typer.Option(help="--tally: name of a column of weights.")] = None,
@@ -41,7 +43,7 @@ def run(
     cannot be exported.
 
     \b
-        qacal export model --dialect postgres --group subject > calibrate.sql
+        qacal export model --dialect postgres > calibrate.sql
 
     With --tally and no model, print the SELECT that counts labelled rows in the database; Tally.from_polars reads the
     result.
@@ -76,6 +78,7 @@ def _print_model(path: str, dialect: str | None, confidence: str, groups: list[s
     from qacal.calibrators.tree_scaling import TreeScaling
     from qacal.model.export import to_json
     from qacal.model.saved import load_one
+    from qacal.partitions.column import Column
     from qacal.partitions.kdtree import KDTree
 
     if len(groups) > 1:
@@ -96,4 +99,5 @@ def _print_model(path: str, dialect: str | None, confidence: str, groups: list[s
     else:
         from qacal.model.sql import to_sql
 
-        print(to_sql(loaded.calibrator_, dialect=dialect, confidence=confidence, group=(groups or ["group"])[0]))
+        own = loaded.partition_.name if isinstance(loaded.partition_, Column) else "group"
+        print(to_sql(loaded.calibrator_, dialect=dialect, confidence=confidence, group=groups[0] if groups else own))

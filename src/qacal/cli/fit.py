@@ -13,16 +13,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from qacal.cli import options, progress_line
+from qacal.errors import InputError
 
 if TYPE_CHECKING:
     from qacal.calibrators.base import Calibrator
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import ModelSet
     from qacal.model.pipeline import Progress
-    from qacal.records.reading import Reading
+    from qacal.records.reading import ReadAs, Reading
 
 # A larger set of models is printed as a table with a line for each model.
 _MODELS_IN_FULL = 3
+
+# The options of a fit to tallies; all others are about rows.
+_OF_TALLIES = {
+    *("context", "files", "output", "partition", "calibrator", "points_per_bin", "ties", "alpha", "within", "bands"),
+    *("allow_mixed", "json", "column", "percent", "expression", "engine", "address"),
+}
 
 _CALIBRATORS = {
     "tree-binning": "TreeBinning",
@@ -210,7 +217,7 @@ def run(
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import fit_set
 
-    files = files or []
+    files = _listed(files or [])
     file = files[0] if files else None
     options.require_one_source(file, store, name, since)
     if store is not None and (column or percent or expression or skip_bad_rows):
@@ -235,6 +242,8 @@ def run(
             {"embedder", "files", "output", "from_", "allow_mixed", "json", "engine", "address"},
             "its parts and settings are those of --from",
         )
+    elif any(are_tallies):
+        _require_unset(context, _OF_TALLIES, "the rows of a tally have been counted")
     for option, value in (("--alpha", alpha), ("--within", within), ("--train-share", train_share)):
         if value is not None and not 0 < value < 1:
             raise typer.BadParameter(f"{option} is {value:g}; expected a number between 0 and 1.")
@@ -279,17 +288,19 @@ def run(
     if is_job or any(are_tallies):
         from qacal.cluster.jobs import Job
         from qacal.cluster.running import SAMPLE_ROWS, clean_up, fit_files
+        from qacal.records.reading import ReadAs
 
         with options.job_runs(engine, address, skip_bad_rows) as where:
             fit: QACalibrator | ModelSet
             read = {}
             if any(are_tallies):
-                fit = _from_tallies(model, files, from_, embedder, allow_mixed=allow_mixed)
+                read_as = ReadAs(options.mapping(column), percent, options.expressions(expression))
+                fit = _from_tallies(model, files, from_, embedder, read_as, allow_mixed=allow_mixed)
             else:
                 how = options.job_reading(files, column, percent, expression, skip_bad_rows, max_bad)
                 job, most = Job("tally", ids=ids, **how), sample_rows or SAMPLE_ROWS
                 fit, outcome = fit_files(model, files, output, job, where, sample_rows=most, allow_mixed=allow_mixed)
-                options.tell_outcome(outcome, "read", skip_bad_rows)
+                options.tell_outcome(outcome, outcome.rows, "read", skip_bad_rows)
                 if outcome.sampled:
                     options.note(
                         f"A random sample of {outcome.sampled:,} rows trains. Part of it certifies, and so do all "
@@ -341,6 +352,21 @@ def _require_unset(context: typer.Context, allowed: set[str], reason: str) -> No
             raise typer.BadParameter(f"{option.opts[0]} would have no effect: {reason}. Leave it out.")
 
 
+def _listed(files: list[str]) -> list[str]:
+    """Return the files that are named; those of folders and patterns one by one, if they are tallies."""
+    from qacal.cluster.parts import expanded, is_url
+
+    if not files or any(map(is_url, files)):
+        return files
+    try:
+        found = [*expanded(files)]
+    except InputError:
+        if any(map(_is_tally, files)):
+            raise
+        return files  # what is wrong is told where the rows are read
+    return found if _is_tally(found[0]) else files
+
+
 def _is_tally(file: str) -> bool:
     if not file.endswith((".parquet", ".pq")):
         return False
@@ -350,7 +376,7 @@ def _is_tally(file: str) -> bool:
 
 
 def _from_tallies(
-    model: QACalibrator, files: Sequence[str], from_: str | None, embedder: str, *, allow_mixed: bool
+    model: QACalibrator, files: Sequence[str], from_: str | None, embedder: str, read_as: ReadAs, *, allow_mixed: bool
 ) -> QACalibrator:
     """Fit to tallies: of a column of groups, or of rows that another model counted."""
     from qacal.model.samples import MOST_CELLS
@@ -362,7 +388,7 @@ def _from_tallies(
     if from_ is None:
         if total.model is not None:
             raise typer.BadParameter("a model counted these rows; name it with --from.")
-        return fit_column(model, total, allow_mixed=allow_mixed)
+        return fit_column(model, total, allow_mixed=allow_mixed, read_as=read_as)
     first = load_one(from_, embedder=None if embedder == "static" else embedder)
     return recertified(first, version_of(from_), total, allow_mixed=allow_mixed)
 

@@ -80,7 +80,7 @@ Label some new answers, and check whether the intervals still hold:
     qacal watch model labelled.jsonl
 Serve a model over HTTP, and fit it again with labels of what it served:
     qacal serve model
-    qacal refit model --store sqlite:///qacal-served.db
+    qacal refit model --store sqlite:///qacal-served.db -o new_model
 Plan how many rows a guarantee needs:
     qacal plan --within 0.1 --groups 8
 

@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -52,6 +52,9 @@ _files = typer.Argument(
     "many rows: Parquet files, folders, globs, URLs (s3://...).",
 )
 Files = Annotated[list[str], _files]
+ParquetFiles = Annotated[
+    list[str], typer.Argument(metavar="FILE", help="Rows: Parquet files, folders, globs, URLs (s3://...).")
+]
 FilesOrStore = Annotated[list[str] | None, _files]
 EngineOption = Annotated[
     str,
@@ -349,7 +352,7 @@ def job_runs(engine: Any, address: str | None, skip_bad_rows: Path | None) -> It
 
     totals: list[int | None] = [None]
     where = Where(engine, address, on_total=totals.append)
-    with progress_line.showing(lambda: totals[-1]) as tell, removing_useless(where):
+    with _stop_explained(), progress_line.showing(lambda: totals[-1]) as tell, removing_useless(where):
         where = replace(where, progress=tell)
         if skip_bad_rows is None:
             yield where
@@ -365,18 +368,47 @@ def job_runs(engine: Any, address: str | None, skip_bad_rows: Path | None) -> It
             raise problem
 
 
-def job_account(outcome: Outcome, began: float, output: str) -> dict[str, Any]:
-    """Return what a job did, for --json; `began` as in :func:`run_summary`."""
-    parts = {"parts": len(outcome.parts), "done_before": outcome.old, "notes": outcome.notes}
+@contextmanager
+def _stop_explained() -> Iterator[None]:
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if getattr(stop, "code", 130) in (130, 143):  # not if the terminal is gone
+            note("Parts that are done stay: the same command, started again, does only what is left.")
+        raise
+
+
+def job_account(outcome: Outcome, began: float, output: str, errors: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return what a job did, for --json; `began` as in :func:`run_summary`, and `errors` of files by their paths."""
+    parts = {
+        "parts": len(outcome.parts),
+        "done_before": outcome.old,
+        "notes": outcome.notes,
+        "errors": {**(errors or {})},
+    }
     return _account(outcome.rows, outcome.written, outcome.bad, began, output) | parts
 
 
-def tell_outcome(outcome: Outcome, written: str, skip_bad_rows: Path | None) -> None:
-    """Print what a job did."""
-    files = len({part.path for part in outcome.parts})
-    note(f"{outcome.rows:,} rows of {counted(files, 'file')} {written}.")
-    if outcome.old:
-        note(f"{counted(outcome.old, 'part')} of {len(outcome.parts):,} had been done before and stayed.")
+@contextmanager
+def failures_as_json(json: bool, began: float, output: str) -> Iterator[None]:
+    """With --json, print what a job did also if some files could not be processed."""
+    from qacal.cluster.running import FailedFilesError
+
+    try:
+        yield
+    except FailedFilesError as error:
+        if json:
+            print(json_text(job_account(error.outcome, began, output, error.errors)))
+        raise
+
+
+def tell_outcome(outcome: Outcome, rows: int, written: str, skip_bad_rows: Path | None) -> None:
+    """Print what a job did, and with how many rows."""
+    files, parts = len({part.path for part in outcome.parts}), len(outcome.parts)
+    is_old = 0 < outcome.old == parts
+    note(f"{'Nothing was left to do: ' if is_old else ''}{rows:,} rows of {counted(files, 'file')} {written}.")
+    if outcome.old and not is_old:
+        note(f"{counted(outcome.old, 'part')} of {parts:,} had been done before and stayed.")
     if outcome.bad and skip_bad_rows is not None:
         note(f"Bad rows: {outcome.bad:,}. They are in {skip_bad_rows}.")
 
@@ -458,11 +490,14 @@ def note(text: str) -> None:
     print(_wrapped(printable(for_shell(text)), _width(sys.stderr)), file=sys.stderr)
 
 
-def show(text: str | TextTable) -> None:
-    """Print text or a table as wide as the terminal; in a pipe as wide as COLUMNS says, or as needed."""
+def show(text: str | TextTable, *, hang: int = 0) -> None:
+    """Print text or a table as wide as the terminal; in a pipe as wide as COLUMNS says, or as needed.
+
+    hang : how far the further lines of a paragraph are indented.
+    """
     width = _width(sys.stdout)
     if isinstance(text, str):
-        print(_wrapped(printable(text), width))
+        print(_wrapped(printable(text), width, hang))
         return
     from rich.console import Console
 
@@ -477,13 +512,13 @@ def _width(stream: TextIO) -> int | None:
     return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
-def _wrapped(text: str, width: int | None) -> str:
+def _wrapped(text: str, width: int | None, hang: int = 0) -> str:
     """Return text with lines that break between words, except lines indented by four spaces: commands to paste."""
     lines = text.split("\n")
     for at, line in enumerate(lines):
-        if width is not None and not line.startswith("    "):
+        if width is not None and (hang or not line.startswith("    ")):
             whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-            inset = "    " if line.startswith(" ") else ""
+            inset = " " * hang or ("    " if line.startswith(" ") else "")
             lines[at] = textwrap.fill(line, width, subsequent_indent=inset, **whole)
     return "\n".join(lines)
 
@@ -557,8 +592,9 @@ def require_folder(path: str) -> None:
 def require_output_folder(path: str) -> None:
     """Raise early if a job has no folder to write to."""
     if path == "-" or os.path.isfile(path) or path.endswith((".parquet", ".pq")):
-        job = "a job (over many files or a URL, or with --engine daft or ray)"
-        raise typer.BadParameter(f"-o is {path}; {job} writes to a folder: -o FOLDER.")
+        job = "several files, a folder, a URL, and --engine daft or ray need a folder for their output"
+        given = "" if path == "-" else f"-o is {path}; "
+        raise typer.BadParameter(f"{given}{job}: -o FOLDER.")
     if "://" not in path:
         require_folder(path.rstrip("/"))
 

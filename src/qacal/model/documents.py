@@ -22,6 +22,7 @@ from qacal.model.saved import as_model
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Gathered, Reading, read
 from qacal.tally.arrays import Floats, Hashes, is_missing
+from qacal.tally.ids import distinct
 
 if TYPE_CHECKING:
     import polars as pl
@@ -147,7 +148,7 @@ def _whole(known: dict[str, Any], unlabelled: list[int], prefix: str) -> dict[st
     is_part = np.isin(known["ids"], np.array(unlabelled, dtype=np.uint64))
     if not is_part.any():
         return known
-    count = len(np.unique(known["ids"][is_part]))
+    count = len(distinct(known["ids"][is_part]))
     warnings.warn(
         f"{prefix}labelled documents of which some rows have no label: {count:,}. They are not used, since their share "
         "of correct rows is not known. Label all of their rows.",

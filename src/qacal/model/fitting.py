@@ -39,6 +39,7 @@ from qacal.records.provenance import require_comparable_ids, require_same_source
 from qacal.records.reading import Batch, ReadAs, Reading, read, rereadable
 from qacal.tally.arrays import Bools, Hashes, Ints, seven_decimals
 from qacal.tally.groups import as_grouping
+from qacal.tally.ids import distinct
 from qacal.tally.ids import split as split_ids
 from qacal.tally.tally import Tally
 from qacal.thresholds.decisions import DecisionRule
@@ -460,7 +461,7 @@ def _train_on(
     if score is not None:
         progress("training the score", score.count)
         score.fit(None if split.share_of_first is None else split.makes_bands)
-    return np.unique(np.concatenate(ids))
+    return distinct(np.concatenate(ids))
 
 
 def _planned(pipeline: Pipeline, score: ScoreSample, share: float, labels: float) -> Cells:

@@ -113,7 +113,8 @@ class RowVectors:
             if self._expected is not None and loaded.digest != self._expected.digest:
                 raise InputError(
                     f"the embedder {loaded.name!r} is not the one that the model was fitted with (its weights, "
-                    "tokenizer or settings differ), and would put rows into other groups. Install that one, or refit."
+                    "tokenizer or settings differ), and would put rows into other groups. Install that one, or fit the "
+                    "model again."
                 )
             self._loaded = loaded
         return self._loaded

@@ -26,7 +26,7 @@ from qacal.records.provenance import Sources, warn_of_copies
 from qacal.records.reading import Batch
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.groups import Paths, as_grouping
-from qacal.tally.ids import HashSample, Repeats, mix
+from qacal.tally.ids import HashSample, Repeats, mix, surplus
 from qacal.tally.tally import DOCUMENTS, Tally, TallySum
 from qacal.thresholds.fit_record import sampled
 
@@ -349,7 +349,7 @@ class CalibrationRows:
             )
         # Only here it is known which questions are in several batches; added tallies do not know it.
         ids = self.ids()
-        is_clustered = self._documents == DOCUMENTS and bool(ids.any()) and len(np.unique(ids)) < len(ids)
+        is_clustered = self._documents == DOCUMENTS and bool(ids.any()) and surplus(ids) > 0
         total = replace(self._total.total(), is_clustered=is_clustered, is_sum=False)
         return total.without_blocks() if total.n_blocks == self._documents and not is_clustered else total
 
@@ -372,7 +372,7 @@ class CalibrationRows:
         if not (self._above.rows and self._below.rows and self._judged_others.rows):
             return None
         ids = np.concatenate(self._judged_ids)
-        if ids.any() and len(np.unique(ids)) < len(ids):
+        if ids.any() and surplus(ids):
             raise InputError("with a judge's labels, rows need ids of their own; keep one answer for each id.")
         return Judged(self._above.total(), self._below.total(), self._judged_others.total())
 

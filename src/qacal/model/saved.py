@@ -222,5 +222,6 @@ def _require_fitted_for(model: QACalibrator, expected: FittedFor, folder: Path) 
     if actual != expected:
         raise ArtifactError(
             f"{folder} holds the model of {actual.column} {actual.value}, and {MODEL_SET} names it as the model "
-            f"of {expected.column} {expected.value}: names or folders were exchanged. Copy the models again, or refit."
+            f"of {expected.column} {expected.value}: names or folders were exchanged. Copy the models again, or "
+            "fit them again."
         )

@@ -88,7 +88,7 @@ def to_sql(calibrator: Calibrator, *, dialect: str, confidence: str = "confidenc
 def _by_group(entries: list[Entry], group: exp.Column, value: Callable[[int], exp.Expr]) -> exp.Expr:
     """Return the value of the map that a row's group uses."""
     types = sorted({type(label).__name__ for entry in entries for label in entry.labels})
-    if len(types) > 1:
+    if len(types) > 1 and types != ["float", "int"]:
         raise InputError(
             f"the groups are {' and '.join(types)}; a column has one type. Convert them to text, fit again."
         )

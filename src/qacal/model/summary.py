@@ -153,17 +153,18 @@ def _column(trial: ColumnTrial) -> str:
 
 def _certified_margins(model: QACalibrator, maps: MarginMaps) -> list[str]:
     """Return what is guaranteed by probability and by group."""
-    within = getattr(model.calibrator_, "within", None)
-    asked = "" if within is None else f" (asked for: {within:g})"
+    wanted = getattr(model.calibrator_, "within", None)
+    asked = "" if wanted is None else f" (asked for: {wanted:g})"
     documents = ", as documents, since ids repeat" if maps.certificate.is_by_document else ""
     similar = "similar scores" if maps.curves is None else "similar stated confidences"
     cells = f"in each of {maps.n_bands} bands of {similar}" if maps.n_bands > 1 else "over all answers together"
+    within = f"within {shown_bound(maps.largest_error_bound())}"
+    if maps.n_bands > 1:
+        within = f"within {shown_bound(maps.median_error_bound())} for half of the answers{asked}, {within} for all"
     lines = [
         f"Certified on {counted(model.rows_, 'row')}{documents}. With probability "
         f"{100 * (1 - maps.certificate.alpha):.4g}%, all of this holds at once:",
-        f"   by probability: {cells}, the mean calibrated\n      probability is near the accuracy:\n"
-        f"      within {shown_bound(maps.median_error_bound())} for half of the answers{asked}, "
-        f"within {shown_bound(maps.largest_error_bound())} for all.",
+        f"   by probability: {cells},\n      the mean calibrated probability is near the accuracy:\n      {within}.",
     ]
     if (width := maps.median_group_width()) is not None:
         groups = f"each of {maps.n_groups} groups" if maps.n_groups > 1 else "one group"
