@@ -8,7 +8,7 @@ import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from uuid import uuid4
+from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import numpy as np
 import pytest
@@ -37,15 +37,14 @@ def records(rows):
 
 
 def fill(url, folder, *, keeps_text=True, name="model"):  # noqa: F811
-    """Store answers as a service does, and return them by id."""
-    model, version = load(folder), version_of(folder)
-    rows = {}
+    """Store answers as a service does, and return them by id. The ids are fixed, since a draw depends on them."""
+    model, version, store = load(folder), version_of(folder), Store(url)
+    rows, before = {}, len([*store.rows(columns=("id",))])
     found = model._explained_rows(records(SERVED), why=False, cells=True)
-    for record, evidence in zip(records(SERVED), found, strict=True):
+    for at, (record, evidence) in enumerate(zip(records(SERVED), found, strict=True)):
         kept = record if keeps_text else None
-        row = row_of(uuid4().hex, name, version, evidence, kept, own_id=record["id"], cells=evidence["cells"])
+        row = row_of(uuid5(NAMESPACE_OID, f"{before + at}").hex, name, version, evidence, kept, own_id=record["id"], cells=evidence["cells"])
         rows[row["id"]] = (row, record)
-    store = Store(url)
     store.record(row for row, _ in rows.values())
     store.close()
     return {id_: record for id_, (_, record) in rows.items()}
@@ -54,7 +53,7 @@ def fill(url, folder, *, keeps_text=True, name="model"):  # noqa: F811
 def audit(url, n, served):  # noqa: F811
     """Draw answers, and label them truly; then some users report wrong answers."""
     store = Store(url)
-    drawn = draw_answers(store, "model", n)
+    drawn = draw_answers(store, "model", n, seed=0)
     labels = [Label(row["id"], TRUTH[served[row["id"]]["question"]], "audit") for row in drawn]
     taken = {row["id"] for row in drawn}
     labels += [Label(id_, 0.0) for id_, record in served.items() if id_ not in taken and not TRUTH[record["question"]]]
