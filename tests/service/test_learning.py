@@ -43,7 +43,15 @@ def fill(url, folder, *, keeps_text=True, name="model"):  # noqa: F811
     found = model._explained_rows(records(SERVED), why=False, cells=True)
     for at, (record, evidence) in enumerate(zip(records(SERVED), found, strict=True)):
         kept = record if keeps_text else None
-        row = row_of(uuid5(NAMESPACE_OID, f"{before + at}").hex, name, version, evidence, kept, own_id=record["id"], cells=evidence["cells"])
+        row = row_of(
+            uuid5(NAMESPACE_OID, f"{before + at}").hex,
+            name,
+            version,
+            evidence,
+            kept,
+            own_id=record["id"],
+            cells=evidence["cells"],
+        )
         rows[row["id"]] = (row, record)
     store.record(row for row, _ in rows.values())
     store.close()
