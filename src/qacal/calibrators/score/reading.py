@@ -33,8 +33,8 @@ from qacal.tally.groups import as_labels
 if TYPE_CHECKING:
     from qacal.calibrators.score.learned import LearnedScore
 
-# Rows that a thread reads at a time: so many that what a call costs does not count.
-_ROWS = 2048
+# The most and the fewest rows that a thread reads at a time: with fewer, what a call costs would count.
+_ROWS, _FEWEST_ROWS = 2048, 512
 _MOST_THREADS = 4
 
 
@@ -110,7 +110,9 @@ class ScoreReader:
             require_length(vectors, len(stated), EMBEDDING)
         columns = self._read_columns(inputs, len(stated))
         rows = self._inputs_of(stated, columns)
-        portions = [slice(first, first + _ROWS) for first in range(0, max(len(stated), 1), _ROWS)]
+        threads = min(os.cpu_count() or 1, _MOST_THREADS)
+        size = min(max(-(-len(stated) // threads), _FEWEST_ROWS), _ROWS)
+        portions = [slice(first, first + size) for first in range(0, max(len(stated), 1), size)]
 
         def found(portion: slice) -> list[ScoreReading]:
             some = rows if len(portions) == 1 else [one.only(portion) for one in rows]
@@ -126,8 +128,8 @@ class ScoreReader:
         if len(portions) == 1:
             return found(portions[0])
         # Threads work on portions of their own: those of linear algebra would share one small matrix, and take longer.
-        with one_thread(waits=False), ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS)) as threads:
-            return [_joined(of_score) for of_score in zip(*threads.map(found, portions), strict=True)]
+        with one_thread(waits=False), ThreadPoolExecutor(threads) as pool:
+            return [_joined(of_score) for of_score in zip(*pool.map(found, portions), strict=True)]
 
     def _portion(
         self,
