@@ -12,7 +12,7 @@ DIR/results.json, so that a stopped run goes on where it was; delete that file t
 - apply: `qacal apply`, compared with reading its output and writing it with polars (goal: at most 3 times as long);
 - text: `qacal apply` of the default model, compared with `qacal embed` of the same file (goal: at most 1.5 times as
   long), and with embedding its texts in memory, by qacal and by the package that the vectors come from;
-- reading: `read` of JSON lines, compared with Parquet (goal: at most twice as long).
+- reading: `read` of JSON lines, written by polars and by Python, compared with Parquet (goal: at most twice as long).
 
 Texts are short questions of the quiz, and with --texts also those of a Parquet file of yours, with the columns
 question, answer, confidence and correct.
@@ -92,6 +92,8 @@ def generate_texts(folder: Path, source: Path | None) -> None:
     folder.mkdir(exist_ok=True)
     rows.head(FITTED).write_parquet(folder / "texts_fit.parquet")
     rows.write_ndjson(folder / "texts.jsonl")
+    with (folder / "python.jsonl").open("w") as lines:  # with spaces, and escapes for all that is not ASCII
+        lines.writelines(f"{json.dumps(row)}\n" for row in rows.iter_rows(named=True))
     rows.write_parquet(folder / "texts.parquet")
 
 
@@ -311,10 +313,11 @@ def measure_texts(results: Results, folder: Path, name: str, source: Path | None
     print(line(f"{name}: apply", applied, "`qacal embed`", by_command, 1.5), flush=True)
     print(line(f"{name}: apply", applied, "embedding in memory", embedded, 1.5), flush=True)
     print(line(f"{name}: apply", applied, "embedding in memory, by WordLlama", by_wordllama, 1.5), flush=True)
-    lines, parquet = results.measure(
-        *((f"{name} read {end}", read_rows, folder / f"texts.{end}") for end in ("jsonl", "parquet"))
+    by_polars, by_python, parquet = results.measure(
+        *((f"{name} read {file}", read_rows, folder / file) for file in ("texts.jsonl", "python.jsonl", texts.name))
     )
-    print(line(f"{name}: read JSON lines", lines, "reading Parquet", parquet, 2), flush=True)
+    print(line(f"{name}: read JSON lines of polars", by_polars, "reading Parquet", parquet, 2))
+    print(line(f"{name}: read JSON lines of Python", by_python, "reading Parquet", parquet, 2), flush=True)
     for left in (output, vectors):
         left.unlink(missing_ok=True)
 

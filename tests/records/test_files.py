@@ -3,17 +3,14 @@
 import gzip
 import io
 import json
-import subprocess
 import sys
-from itertools import islice
-from threading import Barrier, Event, Timer
 
 import numpy as np
 import polars as pl
 import pytest
 
 from qacal.errors import InputError
-from qacal.records.files import File, ahead, format_of, from_stream, open_file
+from qacal.records.files import File, format_of, from_stream, open_file
 from qacal.records.reading import read
 from qacal.records.table import as_table
 from qacal.records.text_files import file_options
@@ -93,69 +90,6 @@ def test_batches_know_the_place_of_each_row(tmp_path):
     quoted = written(tmp_path / "a.csv", 'q,c\n"one\ntwo",1\nthree,2\n')
     (table,) = open_file(quoted).batches()
     assert table.places.tolist() == [2, 4]
-
-
-def test_items_are_worked_on_before_they_are_asked_for():
-    taken, two = [], Barrier(2, timeout=20)
-
-    def items():
-        for item in range(10):
-            taken.append(item)
-            yield item
-
-    def make(item):
-        if item < 6:
-            two.wait()  # for another item that is worked on at the same time
-        return 1 / (6 - item)
-
-    found = ahead(make, items(), threads=2)
-    assert next(found) == (0, 1 / 6)
-    assert taken == [0, 1, 2]
-    assert [item for item, _ in islice(found, 5)] == [1, 2, 3, 4, 5]
-    with pytest.raises(ZeroDivisionError):
-        next(found)
-    assert taken == [0, 1, 2, 3, 4, 5, 6, 7, 8]
-
-
-def test_items_before_an_error_are_yielded():
-    def items():
-        yield from range(5)
-        raise OSError("cut off")
-
-    found = ahead(str, items(), threads=3)
-    assert [*islice(found, 5)] == [(at, str(at)) for at in range(5)]
-    with pytest.raises(OSError, match="cut off"):
-        next(found)
-
-
-def test_no_more_is_begun_than_there_are_threads_for():
-    begun, go = [], Event()
-
-    def make(item):
-        begun.append(item)
-        go.wait()
-
-    found = ahead(lambda item: make(item) if item else None, range(9), threads=3)
-    assert next(found) == (0, None)
-    Timer(0.1, go.set).start()
-    found.close()
-    assert len(begun) <= 3
-
-
-def test_lines_are_read_while_the_interpreter_ends(tmp_path):
-    """A thread may outlive the main one; no others can be started then."""
-    written(tmp_path / "a.jsonl", (json.dumps({"a": 1}) + "\n").encode() * 100)
-    program = (
-        "import sys, threading, time\n"
-        "from qacal.records.files import open_file\n"
-        "def read():\n"
-        "    threading.main_thread().join()\n"
-        "    time.sleep(0.1)\n"
-        "    print(sum(map(len, open_file(sys.argv[1]).batches())))\n"
-        "threading.Thread(target=read).start()\n"
-    )
-    run = subprocess.run([sys.executable, "-c", program, tmp_path / "a.jsonl"], capture_output=True, text=True)
-    assert (run.stdout, run.stderr) == ("100\n", "")
 
 
 def test_rows_before_the_end_of_a_file_that_was_cut_off_are_read(tmp_path):

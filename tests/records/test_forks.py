@@ -14,7 +14,7 @@ import pandas as pd
 import polars as pl
 from qacal import Column, QABinning, QACalibrator, QacalError
 from qacal.partitions.base import one_thread
-from qacal.records import files, table
+from qacal.records import files, table, tallying
 
 table._PATIENCE = 0.5
 rows = [
@@ -29,7 +29,7 @@ odd = frame.with_columns(confidence=pl.Series([7.0, *frame["confidence"].to_list
 frame.write_parquet("rows.parquet")
 frame.write_ndjson("rows.jsonl")
 expected = [row["calibrated"] for row in model.calibrate(rows)]
-begun = files.ahead(str, range(6), threads=3)
+begun = tallying.ahead(str, range(6), threads=3)
 next(begun)
 many = pl.DataFrame(rows * 25)  # of so many texts, threads of polars find the codes
 assert frame.select(pl.col("confidence").sum()).item()  # threads of polars run now, if they did not before

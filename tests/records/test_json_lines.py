@@ -1,8 +1,9 @@
-"""JSON lines that are parsed together are what they are when they are parsed one by one, whatever is in them."""
+"""JSON lines that are read as structs are what they are when Python reads them one by one, whatever is in them."""
 
 import gzip
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import example, given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from qacal.records import files
 from qacal.records.files import File, open_file
 from qacal.records.reading import Reading, read
-from qacal.records.table import ParsedRows
+from qacal.records.table import StructRows
 from qacal.records.text_files import file_options
 from qacal.records.writers import writing
 
@@ -66,8 +67,17 @@ def some_line(draw, tokens, forms):
 
 STRANGE = [*TOKENS, *PLAIN, "", " ", "{", "}", "{}", "\x00", "\r", '{"a": 1', "\ufeff" + PLAIN[0]]
 ENDS = ["\n", "\n", "\n", "\r\n", "\r", " \n", "\u2028\n", "\xa0\n"]
-ANY = st.tuples(some_line(TOKENS, [(" , ", " :")]) | st.sampled_from(STRANGE), st.sampled_from(ENDS))
+ENDING = st.sampled_from(ENDS)
+ANY = st.tuples(some_line(TOKENS, [(" , ", " :")]) | st.sampled_from(STRANGE), ENDING)
+ALIKE = st.tuples(
+    st.sampled_from([one for one in TOKENS if is_json(one)]).map(lambda one: f'{{"c": 1, "a":{one},"b":2}}'), ENDING
+)
 VALID = st.tuples(some_line([one for one in TOKENS if is_json(one)], [(",", ": ")]).filter(is_json), st.just("\n"))
+
+
+def shown(row):
+    """A row as text, whatever the order of its names."""
+    return repr(sorted(row.items()))
 
 
 def contents(path):
@@ -75,19 +85,25 @@ def contents(path):
     faults, out = [], []
     file = File(path, "jsonl", "a.jsonl")
     for table in file.batches(faults.append):
-        rows = list(table.rows())
-        keep = table.places % 3 > 0
-        kept = table.only(keep)
+        kept = table.only(table.places % 3 > 0)
         columns = [[(name, *map(repr, some.column(name))) for name in [*some.names, "none"]] for some in (table, kept)]
-        single = [repr(table.row(at)) for at in range(len(table))]
-        shown = [[*map(repr, rows)], single, [*map(repr, kept.rows())]]
-        out.append((table.places.tolist(), table.names, kept.names, columns, shown))
+        single = [shown(table.row(at)) for at in range(len(table))]
+        rows = [[*map(shown, table.rows())], single, [*map(shown, kept.rows())]]
+        out.append((table.places.tolist(), table.names, kept.names, columns, rows))
     return out, [(str(fault), fault.kind, repr(fault.row)) for fault in faults]
 
 
-def one_by_one(path):
+class Python:
+    """A decoder of JSON lines that takes none, so that those of Python take all."""
+
+    def decode(self, line):
+        raise ValueError
+
+
+def by_python(path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "parsed_together", lambda block: None)
+        patch.setattr(files, "decoded", lambda block: None)
+        patch.setattr("msgspec.json.Decoder", Python)
         return contents(path)
 
 
@@ -96,20 +112,29 @@ def test_any_lines_are_the_same_rows_in_both_ways(tmp_path):
     used = 0
 
     @settings(max_examples=300, deadline=None)
-    @given(st.sampled_from(PLAIN), st.lists(VALID, max_size=6) | st.lists(ANY, max_size=3), st.sampled_from([1, 32]))
-    @example(PLAIN[0], [('{"a": 1.5, "b": 2, "c": 1}', "\n"), ('{"a": true, "b": "", "c": null}', "\n")], 1)
-    @example(PLAIN[0], [('{"a": 1, "b": "x", "c": 0.5, "d": 1}', "\n"), ('{"c": 0.5, "b": "x", "a": 1}', "\n")], 1)
-    @example(PLAIN[1], [('{"a":1,"a":2,"b":"x","c":0.5}', "\n"), ("[1]", "\n"), ("5", "\n")], 1)
-    @example(PLAIN[1], [("null", "\n")], 1)
-    def check(plain, others, shown):
+    @given(
+        st.sampled_from(PLAIN), st.lists(ALIKE, max_size=6) | st.lists(VALID, max_size=6) | st.lists(ANY, max_size=3)
+    )
+    @example(PLAIN[0], [('{"a": 1.5, "b": 2, "c": 1}', "\n"), ('{"a": true, "b": "", "c": null}', "\n")])
+    @example(PLAIN[0], [('{"a": 1, "b": "x", "d": [1]}', "\n"), ("{}", "\n"), ("{} {}", "\n")])
+    @example(PLAIN[0], [('{"a": 1, "b": "x", "c": 0.5, "d": 1}', "\n"), ('{"c": 0.5, "b": "x", "a": 1}', "\n")])
+    @example(PLAIN[1], [('{"a":1,"a":2,"b":"x","c":0.5}', "\n"), ("[1]", "\n"), ("5", "\n")])
+    @example(PLAIN[1], [("null", "\n")])
+    @example(PLAIN[1], [(PLAIN[1] + PLAIN[1], "\n")])
+    @example(PLAIN[3], [('{"a":1,\n"b":2}', "\n"), (PLAIN[3] * 2, "\n")])
+    @example(PLAIN[3], [('{"a":1,"b":2}\n\n', ""), (PLAIN[3] * 2, "\n")])
+    @example(PLAIN[3], [('{"a":1,"b":[{"a":1},\n{}]}', "\n"), (PLAIN[3] * 2, "\n")])
+    @example("\n" + PLAIN[3], [(PLAIN[3] * 4, "\n")])
+    @example(PLAIN[3], [(f'{{"a":1,"b":{"1" * 5000}}}', "\n")])
+    @example(PLAIN[3], [(f'{{"a":1,"b":{"[" * 5000}}}', "\n")])
+    @example(PLAIN[3], [(f'{{"a":1,"b":{"[" * 5000}{"]" * 5000}}}', "\n")])
+    def check(plain, others):
         nonlocal used
         lines = [plain + "\n"] * (len(others) + 2) + [line + end for line, end in others] + [plain]
         block = "".join(lines).encode("utf-8", "surrogatepass")
         path.write_bytes(block)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(files, "_FEW", shown)
-            used += files.parsed_together(block) is not None
-            assert contents(path) == one_by_one(path)
+        used += files.decoded(block) is not None
+        assert contents(path) == by_python(path)
 
     check()
     assert used > 30
@@ -156,11 +181,10 @@ def test_lines_in_blocks_of_any_size_are_those_of_python(tmp_path):
         path.write_bytes(gzip.compress(content) if is_packed else content)
         faults, found = [], []
         with pytest.MonkeyPatch.context() as patch, file_options(encoding=encoding):
-            patch.setattr(files, "_FEW", 2)
-            patch.setattr(files, "_BATCH_BYTES", size)
+            patch.setattr(files, "_BLOCK_BYTES", size)
             for table in File(path, "jsonl", "a.jsonl").batches(faults.append, batch_rows):
                 assert 0 < len(table) <= batch_rows
-                used += isinstance(table.objects, ParsedRows)
+                used += isinstance(table.objects, StructRows)
                 found += zip(table.places.tolist(), map(repr, table.rows()), strict=True)
         assert (found, [int(fault.place.removeprefix("line ")) for fault in faults]) == expected
 
@@ -168,8 +192,8 @@ def test_lines_in_blocks_of_any_size_are_those_of_python(tmp_path):
     assert used > 30
 
 
-@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
-def test_ordinary_lines_are_parsed_together_and_come_out_as_before(tmp_path, separators, monkeypatch):
+@pytest.mark.parametrize("options", [{}, {"ensure_ascii": False}, {"ensure_ascii": False, "separators": (",", ":")}])
+def test_ordinary_lines_are_structs_and_come_out_as_they_were(tmp_path, options, monkeypatch):
     texts = ["plain", 'a "quoted", "text": x', "two\nlines\ttab", "back\\slash \\", "é 驹 😀", ": x", "x, ", "", None]
     rows = [
         {
@@ -178,17 +202,12 @@ def test_ordinary_lines_are_parsed_together_and_come_out_as_before(tmp_path, sep
             "answer": texts[i % 9],
             "confidence": i % 7 / 8,
             "correct": i % 2 < 1,
+            "tokens": [i, 0.5],
         }
         for i in range(500)
     ]
-    lines = [json.dumps(row, ensure_ascii=False, separators=separators) + "\n" for row in rows]
-    parsed = files.parsed_together("".join(lines).encode())
-    assert not parsed._others
-    assert list(parsed) == rows
-    assert isinstance(parsed.column("confidence"), pl.Series)
-    escaped = files.parsed_together("".join(json.dumps(row, separators=separators) + "\n" for row in rows).encode())
-    assert [*escaped._others] == [at for at, line in enumerate(lines) if not line.isascii()]
-    assert list(escaped) == rows
+    lines = [json.dumps(row, **options) + "\n" for row in rows]
+    assert list(files.decoded("".join(lines).encode())) == rows
 
     (tmp_path / "a.jsonl").write_text("".join(lines))
     outputs = []
@@ -199,8 +218,17 @@ def test_ordinary_lines_are_parsed_together_and_come_out_as_before(tmp_path, sep
                 writer.write(batch.with_evidence(pl.DataFrame({"calibrated": batch.confidence})))
         values = [[*batch.question, *batch.answer, *batch.confidence, *batch.correct, *batch.ids] for batch in batches]
         outputs.append((values, (tmp_path / "out.jsonl").read_bytes()))
-        monkeypatch.setattr(files, "parsed_together", lambda block: None)
+        monkeypatch.setattr(files, "decoded", lambda block: None)
     assert outputs[0] == outputs[1]
+
+
+def test_names_of_rows_may_be_any_text_and_come_in_the_order_of_the_first_row():
+    first = b'{"": 1, "a b": 2, "field_0": 3, "class": 4, "\\u0041": 5}'
+    rows = files.decoded(first + b'\r\n{"A":0,"class":1,"field_0":2,"a b":3,"":4}')
+    assert rows.names == ["", "a b", "field_0", "class", "A"]
+    assert [[*row.values()] for row in rows] == [[1, 2, 3, 4, 5], [4, 3, 2, 1, 0]]
+    assert [rows.column(name) for name in ("field_0", "A", "field_1")] == [[3, 2], [5, 0], [None, None]]
+    assert [*rows.take(np.array([1]))] == [rows[1]]
 
 
 def test_a_line_that_is_not_json_is_told_with_its_number(tmp_path):

@@ -1,5 +1,10 @@
 """Tallies of files: the same as of the rows in memory, whatever the format, the number and the order of files."""
 
+import subprocess
+import sys
+from itertools import islice
+from threading import Barrier, Event, Timer
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,7 +12,7 @@ import pytest
 from qacal import BadRows, InputError, QacalWarning
 from qacal.records import tallying
 from qacal.records.reading import Reading
-from qacal.records.tallying import tally_files
+from qacal.records.tallying import ahead, tally_files
 from qacal.tally.cells import SUMS
 from qacal.tally.tally import COARSE, Tally, TallySum
 
@@ -201,3 +206,65 @@ def test_a_sum_of_many_cells_is_rounded_whatever_the_order():
     for part in parts:
         few.add(part)
     same(few.total(), sum(parts))
+
+
+def test_items_are_worked_on_before_they_are_asked_for():
+    taken, two = [], Barrier(2, timeout=20)
+
+    def items():
+        for item in range(10):
+            taken.append(item)
+            yield item
+
+    def make(item):
+        if item < 6:
+            two.wait()  # for another item that is worked on at the same time
+        return 1 / (6 - item)
+
+    found = ahead(make, items(), threads=2)
+    assert next(found) == (0, 1 / 6)
+    assert taken == [0, 1, 2]
+    assert [item for item, _ in islice(found, 5)] == [1, 2, 3, 4, 5]
+    with pytest.raises(ZeroDivisionError):
+        next(found)
+    assert taken == [0, 1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_items_before_an_error_are_yielded():
+    def items():
+        yield from range(5)
+        raise OSError("cut off")
+
+    found = ahead(str, items(), threads=3)
+    assert [*islice(found, 5)] == [(at, str(at)) for at in range(5)]
+    with pytest.raises(OSError, match="cut off"):
+        next(found)
+
+
+def test_no_more_is_begun_than_there_are_threads_for():
+    begun, go = [], Event()
+
+    def make(item):
+        begun.append(item)
+        go.wait()
+
+    found = ahead(lambda item: make(item) if item else None, range(9), threads=3)
+    assert next(found) == (0, None)
+    Timer(0.1, go.set).start()
+    found.close()
+    assert len(begun) <= 3
+
+
+def test_items_are_worked_on_while_the_interpreter_ends():
+    """A thread may outlive the main one; no others can be started then."""
+    program = (
+        "import threading, time\n"
+        "from qacal.records.tallying import ahead\n"
+        "def work():\n"
+        "    threading.main_thread().join()\n"
+        "    time.sleep(0.1)\n"
+        "    print(*ahead(str, range(3), threads=2))\n"
+        "threading.Thread(target=work).start()\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("(0, '0') (1, '1') (2, '2')\n", "")

@@ -8,25 +8,20 @@ import json
 import os
 import shutil
 import tempfile
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import BytesIO
-from itertools import chain, count, islice, pairwise, repeat
+from itertools import chain, count, pairwise, repeat
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, Any
 
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records.table import Fault, FrameTable, ObjectTable, ParsedRows, Table, require_polars
+from qacal.records.table import Fault, FrameTable, ObjectTable, StructRows, Table, require_polars
 from qacal.records.text_files import ESCAPED, JsonDocument, encoding_problem, largest_row, opened_text, too_large
-from qacal.tally.arrays import Ints, is_forked
-
-if TYPE_CHECKING:
-    import polars as pl
+from qacal.tally.arrays import Ints
 
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -48,13 +43,10 @@ _MOST_COLUMNS = 10_000
 BATCH_ROWS = 16_384
 # Narrow rows of Parquet come in larger batches, up to this many bytes. Each access to the file reads several batches.
 _BATCH_BYTES, _ACCESS_BYTES = 4 * 2**20, 32 * 2**20
-# Fewer lines than this are parsed one by one. If there are more, these show the types of columns.
-_FEW = 32
-_TYPES = {bool: "Boolean", int: "Int64", float: "Float64", str: "String"}
+# JSON lines that are decoded together: objects of more text would not stay in the caches of the processor.
+_BLOCK_BYTES = 2**20
 
 OnFault = Callable[[Fault], None]
-T = TypeVar("T")
-U = TypeVar("U")
 
 
 def refuse(fault: Fault) -> None:
@@ -192,61 +184,20 @@ def _parquet(file: File, batch_rows: int | None) -> Iterator[Table]:
             access = max(size, int(_ACCESS_BYTES / row_bytes) // size * size)
 
 
-def ahead(make: Callable[[T], U], items: Iterable[T], threads: int) -> Iterator[tuple[T, U]]:
-    """Yield items, each with what is made of it; threads make that of up to `threads` items after the one yielded.
-
-    If there is an error in the items, those before it are yielded first.
-
-    >>> list(ahead(len, ["a", "bb", "ccc"], threads=1))
-    [('a', 1), ('bb', 2), ('ccc', 3)]
-    """
-    waiting, error = deque[tuple[T, Future[U] | None]](), None
-    pool, items, process = ThreadPoolExecutor(threads), iter(items), os.getpid()
-
-    def begun(item: T) -> Future[U] | None:
-        with suppress(RuntimeError):  # the interpreter is about to end, and starts no threads
-            return pool.submit(make, item) if os.getpid() == process else None
-        return None
-
-    def made_of(item: T, made: Future[U] | None) -> U:
-        # A forked process does not have the threads.
-        return make(item) if made is None or os.getpid() != process else made.result()
-
-    try:
-        while True:
-            try:
-                item = next(items)
-            except StopIteration:
-                break
-            except Exception as raised:
-                error = raised
-                break
-            waiting.append((item, begun(item)))
-            if len(waiting) > threads:
-                first, made = waiting.popleft()
-                yield first, made_of(first, made)
-        for first, made in waiting:
-            yield first, made_of(first, made)
-    finally:
-        pool.shutdown(cancel_futures=True)
-    if error is not None:
-        raise error
-
-
 def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[ObjectTable]:
-    """Yield the rows of JSON lines: those of a block parsed together if they are alike, else one by one."""
+    """Yield the rows of JSON lines: those of a block decoded together if all are objects, else one by one."""
     most, number = largest_row(), 1
-    parsed = ahead(lambda block: parsed_together(block[0]), _blocks(file, most), threads=3)
-    rows: ParsedRows | list[dict[str, Any]] | None
-    for (block, errors, is_all), rows in parsed:
+    rows: StructRows | list[dict[str, Any]] | None
+    for block, errors, is_all in _blocks(file, most):
         if len(block) > most:
-            for at, line in enumerate(block.splitlines(keepends=True), number):
+            for at, line in enumerate(block.splitlines(), number):
                 if len(line) > most:
                     raise _too_large(file, at)
+        rows = decoded(block)
         if rows is not None:
             places = np.arange(number, number := number + len(rows))
         else:
-            lines = [line.decode("utf-8", errors) for line in block.splitlines(keepends=True)]
+            lines = [line.decode("utf-8", errors) for line in block.splitlines()]
             places, rows = _json_rows(file, on_fault, number, lines)
             number += len(lines)
         is_elsewhere = None if is_all and len(rows) <= batch_rows else file.has_column
@@ -263,7 +214,7 @@ def _blocks(file: File, most: int) -> Iterator[tuple[bytes, str, bool]]:
 
     Only a line of more than `most` bytes may be cut.
     """
-    size = min(_BATCH_BYTES, most // 4 + 1)
+    size = min(_BLOCK_BYTES, most // 4 + 1)
     with opened_text(file.path, file.name, "surrogateescape") as text:
         stream: Any = text.buffer
         # Without decoding it is faster, but there only line feeds end a line.
@@ -289,16 +240,53 @@ def _blocks(file: File, most: int) -> Iterator[tuple[bytes, str, bool]]:
                 return
 
 
+def decoded(block: bytes) -> StructRows | list[dict[str, Any]] | None:
+    r"""Return the objects of JSON lines, as structs if all have the same names; None if a line is no object.
+
+    Values are those of :func:`json.loads`. What only that accepts, such as NaN, gives None, too.
+
+    >>> list(decoded(b'{"a": 1, "b": "x"}\n{"b": [2.0], "a": null}\n'))
+    [{'a': 1, 'b': 'x'}, {'a': None, 'b': [2.0]}]
+    >>> decoded(b'{"a": 1}\n{"b": 2}'), decoded(b'{"a": 1}\n{"a": NaN}'), decoded(b'{"a": 1}\n[]')
+    ([{'a': 1}, {'b': 2}], None, None)
+    """
+    import msgspec
+
+    block = block.replace(b"\r\n", b"\n") if b"\r" in block else block
+    text = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(text[:-1] == ord("\n"))
+    # The decoder does not look at lines. But within an object, no { follows } without a comma: a line feed between
+    # them ends an object, and if there are as many objects as lines, each line is one.
+    is_between = (text[ends - 1] == ord("}")) & (text[ends + 1] == ord("{"))
+    if block[:1] != b"{" or b"\r" in block or not is_between.all():
+        return None
+    rows: StructRows | list[dict[str, Any]]
+    try:
+        names = list(msgspec.json.decode(block[: ends[0]] if len(ends) else block))
+        try:
+            rows = StructRows.of(block, names)
+        except msgspec.ValidationError:
+            rows = msgspec.json.Decoder().decode_lines(block)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return rows if len(rows) == len(ends) + 1 else None
+
+
 def _json_rows(file: File, on_fault: OnFault, number: int, lines: list[str]) -> tuple[Ints, list[dict[str, Any]]]:
     """Return the rows of JSON lines with their places."""
-    decode = json.JSONDecoder().decode  # json.loads looks at its options for each line
+    import msgspec
+
+    strict, decode = msgspec.json.Decoder().decode, json.JSONDecoder().decode
     places, rows = list[int](), list[dict[str, Any]]()
     for place, line in enumerate(lines, number):
-        if line.isspace():
+        if not line.strip():
             continue
         kind = problem = ""
         try:
-            row = decode(line)
+            try:
+                row = strict(line)
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                row = decode(line)  # Python also takes NaN, and it says what is wrong
             if type(row) is not dict:
                 kind = "not an object"
                 problem = f"the line is {type(row).__name__}, not an object with question, answer and confidence."
@@ -307,82 +295,12 @@ def _json_rows(file: File, on_fault: OnFault, number: int, lines: list[str]) -> 
         if not line.isascii() and ESCAPED.search(line):
             kind, problem = "not UTF-8", f"the line {encoding_problem()}"
         if problem:
-            content = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace").rstrip("\n")
+            content = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
             on_fault(Fault(file.name, f"line {place}", problem, content, kind))
         else:
             places.append(place)
             rows.append(row)
     return np.array(places, np.int64), rows
-
-
-def parsed_together(block: bytes) -> ParsedRows | None:
-    r"""Return the objects of JSON lines; None if they are few or not alike, or one is not an object.
-
-    Lines are alike if most have the keys of the first one in its order, with values of one type and no lists or
-    objects. Polars is more lenient than JSON and changes types, so what it read is taken only where writing it again
-    gives the line, to the character. Python parses all other lines.
-
-    >>> rows = parsed_together(b'{"a": 1, "b": "x"}\n{"a": 2, "b": null}\n{"a": 3.0}\n{"b": "z", "a": 4}\n' * 10)
-    >>> list(rows)[:4]
-    [{'a': 1, 'b': 'x'}, {'a': 2, 'b': None}, {'a': 3.0}, {'b': 'z', 'a': 4}]
-    >>> parsed_together(b'{"a": [1]}\n' * 40) is None
-    True
-    """
-    import polars as pl
-
-    block = block.replace(b"\r\n", b"\n") if b"\r" in block else block
-    first = list(islice(BytesIO(block), _FEW))
-    # A carriage return alone ends a line, too.
-    if len(first) < _FEW or b"\r" in block or is_forked():
-        return None
-    decode = json.JSONDecoder().decode
-    try:
-        start = [decode(line.decode()) for line in first]
-        if not all(type(row) is dict for row in start) or not start[0]:
-            return None
-        types: dict[str, Any] = {}
-        for name in start[0]:
-            kinds = Counter(type(row.get(name)) for row in start if row.get(name) is not None)
-            kind = max(kinds, key=kinds.__getitem__, default=str)
-            if kind not in _TYPES:
-                return None
-            types[name] = getattr(pl, _TYPES[kind])
-        frame = pl.read_ndjson(block, schema=types, ignore_errors=True)
-        # Lines as CSV of one column, since JSON has no such character: to split a text takes three times as long.
-        split = pl.read_csv(block, has_header=False, separator="\x01", quote_char=None, schema={"line": pl.String})
-        lines = split["line"]
-        if len(lines) != frame.height:
-            return None
-        some, written, rest = frame, lines, pl.int_range(len(lines), eager=True)
-        keys = [f'"{name}":' for name in types]
-        if first[0].startswith(f"{{{keys[0]} ".encode()) and not any('"' in name or "\\" in name for name in types):
-            # As Python writes it. Most texts have nothing to escape, and to put these together is faster.
-            rest = (~(_as_python_writes(frame) == lines).fill_null(False)).arg_true()
-            some, written = frame[rest], lines.gather(rest)
-            # A string does not hold a key with its quotes: it would have to escape them.
-            # The first key by itself: patterns that all begin with a space are found in half the time.
-            written = written.str.replace(f"{{{keys[0]} ", f"{{{keys[0]}", literal=True)
-            if keys[1:]:
-                written = written.str.replace_many([f" {key} " for key in keys[1:]], keys[1:])
-        rest = rest.filter(~(some.to_struct().struct.json_encode() == written).fill_null(False))
-        if 2 * len(rest) > len(lines):
-            return None
-        others = dict(zip(rest.to_list(), map(decode, lines.gather(rest).to_list()), strict=True))
-    except (ValueError, RecursionError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        return None
-    return ParsedRows(frame, others) if all(type(row) is dict for row in others.values()) else None
-
-
-def _as_python_writes(frame: pl.DataFrame) -> pl.Series:
-    """Return rows as lines of JSON with spaces: wrong if a text has to be escaped, null if a value is missing."""
-    import polars as pl
-
-    parts, start = list[pl.Expr](), "{"
-    for name, kind in frame.schema.items():
-        quote = '"' if kind == pl.String else ""
-        parts += [pl.lit(f'{start}"{name}": {quote}'), pl.col(name)]
-        start = f"{quote}, "
-    return frame.select(line=pl.concat_str([*parts, pl.lit(f"{start[:-2]}}}")]))["line"]
 
 
 def _json_items(file: File, on_fault: OnFault) -> Iterator[_Row]:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import chain
+from operator import attrgetter
 from threading import Thread
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 # Columns that hold numbers even in CSV, and the number for certain.
 _NUMBERS: Mapping[str, float] = MappingProxyType({"confidence": 1.0, "confidence_tokens": 1.0, "correct": 1.0})
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
+# Columns of one of these types need no closer look at their values.
+_PLAIN = {bool: "Boolean", int: "Int64", float: "Float64", str: "String"}
 
 
 @dataclass(frozen=True)
@@ -139,56 +142,46 @@ class Table(ABC):
             raise InputError(f"{self.origin} has no column {name!r}; it has {have}.{' ' + remedy if remedy else ''}")
 
 
-class ParsedRows:
-    """A sequence of rows as objects, made from a frame when they are asked for.
+class StructRows:
+    """Rows with the same names as structs, which take a quarter of the memory of objects, and half of the time.
 
-    others : rows that are not as the frame has them, by their places.
+    Names come in the order of the first row, whatever the order in the others.
     """
 
-    def __init__(self, frame: pl.DataFrame, others: dict[int, dict[str, Any]]) -> None:
-        self._frame = frame
-        self._others = others
+    def __init__(self, structs: list[Any], names: list[str]) -> None:
+        self._structs = structs
+        self.names = names
+
+    @classmethod
+    def of(cls, lines: bytes, names: list[str]) -> StructRows:
+        """Decode JSON lines; an object with other names raises :class:`msgspec.ValidationError`."""
+        import msgspec
+
+        fields = {f"field_{at}": name for at, name in enumerate(names)}
+        # Structs hold no cycles of references, so that Python need not look for them.
+        kind = msgspec.defstruct("Row", [*fields], rename=fields, forbid_unknown_fields=True, eq=False, gc=False)
+        return cls(msgspec.json.Decoder(kind).decode_lines(lines), names)
 
     def __len__(self) -> int:
-        return self._frame.height
+        return len(self._structs)
 
     def __getitem__(self, at: int) -> dict[str, Any]:
-        return self._others[at] if at in self._others else self._frame.row(at, named=True)
+        import msgspec
+
+        return dict(zip(self.names, msgspec.structs.astuple(self._structs[at]), strict=True))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        for at, row in enumerate(self._frame.iter_rows(named=True)):
-            yield self._others.get(at, row)
+        return map(self.__getitem__, range(len(self)))
 
-    @property
-    def names(self) -> list[str]:
-        """The names that any row has, in the order of their first use."""
-        first = next((at for at in range(len(self)) if at not in self._others), None)
-        by_place: dict[int, Any] = self._others if first is None else {**self._others, first: self._frame.columns}
-        return list(dict.fromkeys(chain.from_iterable(by_place[at] for at in sorted(by_place))))
+    def column(self, name: str) -> list[Any]:
+        """Return a column's values."""
+        if name not in self.names:
+            return [None] * len(self)
+        return list(map(attrgetter(f"field_{self.names.index(name)}"), self._structs))
 
-    def column(self, name: str) -> Any:
-        """Return a column's values: a series, or a list if values of other rows are of another type."""
-        others = {at: row.get(name) for at, row in self._others.items()}
-        if name not in self._frame.columns:
-            return [others.get(at) for at in range(len(self))]
-        column = self._frame[name]
-        if not others:
-            return column
-        if {*map(type, others.values())} <= {type(None), column.dtype.to_python()}:
-            import polars as pl
-
-            # Whole numbers of more than 64 bits, and halves of characters, do not fit.
-            with suppress(TypeError, OverflowError, UnicodeError):
-                return column.scatter([*others], pl.Series([*others.values()], dtype=column.dtype))
-        values = column.to_list()
-        for at, value in others.items():
-            values[at] = value
-        return values
-
-    def take(self, rows: Ints) -> ParsedRows:
+    def take(self, rows: Ints) -> StructRows:
         """Return some of the rows."""
-        others = {at: self._others[row] for at, row in enumerate(rows.tolist()) if row in self._others}
-        return ParsedRows(_frame(column.gather(rows) for column in self._frame), others)
+        return StructRows([self._structs[row] for row in rows.tolist()], self.names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +193,7 @@ class ObjectTable(Table):
     is_elsewhere : returns whether other rows of the same file have a column; used if no row here has it.
     """
 
-    objects: Sequence[Mapping[str, Any]] | ParsedRows
+    objects: Sequence[Mapping[str, Any]] | StructRows
     is_text: bool = False
     numbers: Mapping[str, float] = field(default_factory=lambda: _NUMBERS)
     kinds: Mapping[str, Any] = field(default_factory=dict)
@@ -209,7 +202,7 @@ class ObjectTable(Table):
     @cached_property
     def names(self) -> list[str]:
         """The names that any row has, in the order of their first use."""
-        if isinstance(self.objects, ParsedRows):
+        if isinstance(self.objects, StructRows):
             return self.objects.names
         return list(dict.fromkeys(chain.from_iterable(self.objects)))
 
@@ -217,7 +210,7 @@ class ObjectTable(Table):
         return name in self.names or (self.is_elsewhere is not None and self.is_elsewhere(name))
 
     def column(self, name: str) -> Any:
-        if isinstance(self.objects, ParsedRows):
+        if isinstance(self.objects, StructRows):
             return self.objects.column(name)
         return [row.get(name) for row in self.objects]
 
@@ -226,7 +219,7 @@ class ObjectTable(Table):
 
     def only(self, keep: Bools) -> ObjectTable:
         rows, objects = np.flatnonzero(keep), self.objects
-        kept = objects.take(rows) if isinstance(objects, ParsedRows) else [objects[row] for row in rows.tolist()]
+        kept = objects.take(rows) if isinstance(objects, StructRows) else [objects[row] for row in rows.tolist()]
         return replace(self, objects=kept, places=self.places[keep])
 
     def extended(self, columns: pl.DataFrame, numbers: Mapping[str, float] = _NO_NUMBERS) -> ObjectTable:
@@ -258,6 +251,12 @@ class ObjectTable(Table):
                 columns.append(pl.Series(name, values, self.kinds[name]))
                 continue
             values = _numbers(values, tops[name]) if name in tops else values
+            types = {*map(type, values)} - {type(None)}
+            if len(types) == 1 and types <= _PLAIN.keys():
+                # Whole numbers of more than 64 bits, and halves of characters, do not fit.
+                with suppress(OverflowError, TypeError, UnicodeError):
+                    columns.append(pl.Series(name, values, getattr(pl, _PLAIN[types.pop()])))
+                    continue
             _, convert = column_type({value_kind(value) for value in values if value is not None})
             columns.append(pl.Series(name, [None if value is None else convert(value) for value in values]))
         return _frame(columns)

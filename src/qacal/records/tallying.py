@@ -9,16 +9,19 @@ means the same either way, and bad rows have the same messages.
 from __future__ import annotations
 
 import glob
-from collections import Counter
-from collections.abc import Callable, Sequence
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records.files import File, ahead, open_file, reading_parquet
+from qacal.records.files import File, open_file, reading_parquet
 from qacal.records.reading import BadRows, Reading, read, warn_of_unlabelled
 from qacal.records.table import require_polars
 from qacal.tally.arrays import Hashes, as_written
@@ -29,6 +32,9 @@ from qacal.tally.tally import Tally, TallySum
 
 if TYPE_CHECKING:
     import polars as pl
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 MOST_CELLS = 2**23
 """A tally with more cells than this is refused: it would have nearly as many cells as rows."""
@@ -194,6 +200,47 @@ def plain_tally(
         require_few(counted, name)
         tell(min(first + step, length))
     return counted.total() if counted.rows else None
+
+
+def ahead(make: Callable[[T], U], items: Iterable[T], threads: int) -> Iterator[tuple[T, U]]:
+    """Yield items, each with what is made of it; threads make that of up to `threads` items after the one yielded.
+
+    If there is an error in the items, those before it are yielded first.
+
+    >>> list(ahead(len, ["a", "bb", "ccc"], threads=1))
+    [('a', 1), ('bb', 2), ('ccc', 3)]
+    """
+    waiting, error = deque[tuple[T, Future[U] | None]](), None
+    pool, items, process = ThreadPoolExecutor(threads), iter(items), os.getpid()
+
+    def begun(item: T) -> Future[U] | None:
+        with suppress(RuntimeError):  # the interpreter is about to end, and starts no threads
+            return pool.submit(make, item) if os.getpid() == process else None
+        return None
+
+    def made_of(item: T, made: Future[U] | None) -> U:
+        # A forked process does not have the threads.
+        return make(item) if made is None or os.getpid() != process else made.result()
+
+    try:
+        while True:
+            try:
+                item = next(items)
+            except StopIteration:
+                break
+            except Exception as raised:
+                error = raised
+                break
+            waiting.append((item, begun(item)))
+            if len(waiting) > threads:
+                first, made = waiting.popleft()
+                yield first, made_of(first, made)
+        for first, made in waiting:
+            yield first, made_of(first, made)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    if error is not None:
+        raise error
 
 
 def _grouped(rows: pl.LazyFrame, groups: Sequence[str]) -> Tally | None:
