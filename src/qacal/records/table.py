@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 from threading import Thread
 from types import MappingProxyType
@@ -189,44 +189,47 @@ class ObjectTable(Table):
     """Rows as objects, with values as they were written.
 
     numbers : columns that hold numbers even if every value is text, and the number for certain in each.
-    kinds : the types of columns that came from a frame.
+    added : further columns of the rows, which replace those of the same name.
     is_elsewhere : returns whether other rows of the same file have a column; used if no row here has it.
     """
 
     objects: Sequence[Mapping[str, Any]] | StructRows
     is_text: bool = False
     numbers: Mapping[str, float] = field(default_factory=lambda: _NUMBERS)
-    kinds: Mapping[str, Any] = field(default_factory=dict)
+    added: pl.DataFrame | None = None
     is_elsewhere: Callable[[str], bool] | None = None
 
     @cached_property
     def names(self) -> list[str]:
         """The names that any row has, in the order of their first use."""
-        if isinstance(self.objects, StructRows):
-            return self.objects.names
-        return list(dict.fromkeys(chain.from_iterable(self.objects)))
+        objects, added = self.objects, () if self.added is None else self.added.columns
+        own = objects.names if isinstance(objects, StructRows) else chain.from_iterable(objects)
+        return list(dict.fromkeys(chain(own, added)))
 
     def has(self, name: str) -> bool:
         return name in self.names or (self.is_elsewhere is not None and self.is_elsewhere(name))
 
     def column(self, name: str) -> Any:
+        if self.added is not None and name in self.added.columns:
+            return self.added[name].to_list()
         if isinstance(self.objects, StructRows):
             return self.objects.column(name)
         return [row.get(name) for row in self.objects]
 
     def row(self, place: int) -> dict[str, Any]:
-        return dict(self.objects[place])
+        more = {} if self.added is None else self.added.row(place, named=True)
+        return {**self.objects[place], **more}
 
     def only(self, keep: Bools) -> ObjectTable:
         rows, objects = np.flatnonzero(keep), self.objects
         kept = objects.take(rows) if isinstance(objects, StructRows) else [objects[row] for row in rows.tolist()]
-        return replace(self, objects=kept, places=self.places[keep])
+        added = None if self.added is None else _frame(column.gather(rows) for column in self.added)
+        return replace(self, objects=kept, added=added, places=self.places[keep])
 
     def extended(self, columns: pl.DataFrame, numbers: Mapping[str, float] = _NO_NUMBERS) -> ObjectTable:
-        more = columns.iter_rows(named=True)
-        objects = [{**row, **new} for row, new in zip(self.objects, more, strict=True)]
-        kinds = {**self.kinds, **columns.schema}
-        return replace(self, objects=objects, kinds=kinds, numbers={**self.numbers, **numbers})
+        before = () if self.added is None else self.added
+        added = _frame([*(column for column in before if column.name not in columns.columns), *columns])
+        return replace(self, added=added, numbers={**self.numbers, **numbers})
 
     @property
     def number_columns(self) -> Mapping[str, float]:
@@ -235,10 +238,10 @@ class ObjectTable(Table):
     def rows(self, *, typed: bool = False, numbers: Mapping[str, float] = _NO_NUMBERS) -> Iterator[dict[str, Any]]:
         tops = {**self.numbers, **numbers} if typed and self.is_text else {}
         columns = {name: _numbers(self.column(name), top) for name, top in tops.items() if name in self.names}
-        for at, row in enumerate(self.objects):
-            yield (
-                {**row, **{name: values[at] for name, values in columns.items() if name in row}} if columns else {**row}
-            )
+        more: Iterable[dict[str, Any]] = repeat({}) if self.added is None else self.added.iter_rows(named=True)
+        for at, (row, new) in enumerate(zip(self.objects, more, strict=False)):
+            typed_values = {name: values[at] for name, values in columns.items() if name in row}
+            yield {**row, **new, **typed_values}
 
     def frame(self) -> pl.DataFrame:
         """Return the rows as a polars frame; each column gets one type (:func:`column_type`)."""
@@ -246,10 +249,10 @@ class ObjectTable(Table):
 
         tops, columns = self.number_columns, list[pl.Series]()
         for name in self.names:
-            values = self.column(name)
-            if name in self.kinds:
-                columns.append(pl.Series(name, values, self.kinds[name]))
+            if self.added is not None and name in self.added.columns:
+                columns.append(self.added[name])
                 continue
+            values = self.column(name)
             values = _numbers(values, tops[name]) if name in tops else values
             types = {*map(type, values)} - {type(None)}
             if len(types) == 1 and types <= _PLAIN.keys():
@@ -361,7 +364,7 @@ def joined(tables: Sequence[Table]) -> Table:
     first, places = tables[0], np.concatenate([table.places for table in tables])
     if isinstance(first, ObjectTable):
         parts = [table for table in tables if isinstance(table, ObjectTable)]
-        return replace(first, objects=[row for part in parts for row in part.objects], places=places)
+        return replace(first, objects=[row for part in parts for row in part.rows()], added=None, places=places)
     import narwhals as nw
 
     frames = [_narwhals(table.native) for table in tables]
