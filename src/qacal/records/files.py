@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, count, pairwise, repeat
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records.table import Fault, FrameTable, ObjectTable, StructRows, Table, require_polars
+from qacal.records.table import Fault, FrameTable, ObjectTable, StructRows, Table, require_polars, row_type
 from qacal.records.text_files import ESCAPED, JsonDocument, encoding_problem, largest_row, opened_text, too_large
 from qacal.tally.arrays import Ints
 
@@ -45,6 +45,8 @@ BATCH_ROWS = 16_384
 _BATCH_BYTES, _ACCESS_BYTES = 4 * 2**20, 32 * 2**20
 # JSON lines that are decoded together: objects of more text would not stay in the caches of the processor.
 _BLOCK_BYTES = 2**20
+# A type with more fields takes longer to make than it saves.
+_MOST_FIELDS = 1000
 
 OnFault = Callable[[Fault], None]
 
@@ -260,12 +262,13 @@ def decoded(block: bytes) -> StructRows | list[dict[str, Any]] | None:
     is_between = (text[ends - 1] == ord("}")) & (text[ends + 1] == ord("{"))
     if block[:1] != b"{" or b"\r" in block or not is_between.all():
         return None
-    rows: StructRows | list[dict[str, Any]]
+    rows: StructRows | list[dict[str, Any]] | None = None
     try:
         names = list(msgspec.json.decode(block[: ends[0]] if len(ends) else block))
-        try:
-            rows = StructRows.of(block, names)
-        except msgspec.ValidationError:
+        if len(names) <= _MOST_FIELDS:
+            with suppress(msgspec.ValidationError):
+                rows = StructRows(msgspec.json.Decoder(row_type(*names)).decode_lines(block), names)
+        if rows is None:
             rows = msgspec.json.Decoder().decode_lines(block)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import chain, repeat
 from operator import attrgetter
 from threading import Thread
@@ -142,6 +142,16 @@ class Table(ABC):
             raise InputError(f"{self.origin} has no column {name!r}; it has {have}.{' ' + remedy if remedy else ''}")
 
 
+@lru_cache(maxsize=8)
+def row_type(*names: str) -> Any:
+    """Return the type of structs with these names."""
+    import msgspec
+
+    fields = {f"field_{at}": name for at, name in enumerate(names)}
+    # Structs hold no cycles of references, so that Python need not look for them.
+    return msgspec.defstruct("Row", [*fields], rename=fields, forbid_unknown_fields=True, eq=False, gc=False)
+
+
 class StructRows:
     """Rows with the same names as structs, which take a quarter of the memory of objects, and half of the time.
 
@@ -151,16 +161,6 @@ class StructRows:
     def __init__(self, structs: list[Any], names: list[str]) -> None:
         self._structs = structs
         self.names = names
-
-    @classmethod
-    def of(cls, lines: bytes, names: list[str]) -> StructRows:
-        """Decode JSON lines; an object with other names raises :class:`msgspec.ValidationError`."""
-        import msgspec
-
-        fields = {f"field_{at}": name for at, name in enumerate(names)}
-        # Structs hold no cycles of references, so that Python need not look for them.
-        kind = msgspec.defstruct("Row", [*fields], rename=fields, forbid_unknown_fields=True, eq=False, gc=False)
-        return cls(msgspec.json.Decoder(kind).decode_lines(lines), names)
 
     def __len__(self) -> int:
         return len(self._structs)
