@@ -75,6 +75,18 @@ def test_the_speed_is_that_of_the_step():
     assert pace.add("training", 5, 5.0)  # the step starts again
 
 
+def test_steps_that_take_turns_have_the_rate_of_all_their_batches():
+    pace, lines = progress_line.Pace(total=800), []
+    for batch in range(1, 5):
+        for at, what in enumerate(("embedding", "calibrating"), 2 * batch):
+            assert pace.add(what, 100 * batch, at) == (batch == 1)
+            lines.append(pace.line())
+    assert lines[-2:] == [
+        "embedding: 400 of 800 rows, 50 a second, 8 s left",
+        "calibrating: 400 of 800 rows, 57 a second, 7 s left",
+    ]
+
+
 @pytest.mark.parametrize("is_quiet", [True, False])
 def test_nothing_is_shown_if_quiet_or_piped(terminal, monkeypatch, is_quiet):
     monkeypatch.setattr(progress_line, "is_quiet", is_quiet)

@@ -168,6 +168,10 @@ def test_groups_that_the_records_have_need_no_text():
     assert [row["group"] for row in new] == [*TOPICS, None, None]
     with pytest.raises(InputError, match="no column 'topic'"):
         model.calibrate([{"confidence": 0.9}])
+    # Some rows of JSON lines may lack it.
+    with pytest.warns(qacal.QacalWarning, match="1 of 2 rows have no topic that the model knows; they are"):
+        new = model.calibrate([{"confidence": 0.9}, {"confidence": 0.9, "topic": "cooking"}])
+    assert [row["group"] for row in new] == [None, "cooking"]
 
 
 def test_product_of_a_column_and_a_tree():

@@ -76,13 +76,17 @@ class Pace:
         self._what = ""
         self._rows = self._first = 0
         self._began = self._now = 0.0
+        # When each step began, with which row, and how far it is: steps may take turns, batch by batch.
+        self._steps: dict[str, tuple[float, int, int]] = {}
 
     def add(self, what: str, rows: int, now: float) -> bool:
         """Note how far a step is; return whether it is a new one. A step that starts again is new."""
-        is_new = what != self._what or rows < self._rows
+        self._began, self._first, before = self._steps.get(what, (0.0, 0, -1))
+        is_new = before < 0 or rows < before
         if is_new:
             # The step began when the one before it was last heard of.
             self._began, self._first = (self._now or now), 0 if self._now else rows
+        self._steps[what] = self._began, self._first, rows
         self._what, self._rows, self._now = what, rows, now
         return is_new
 

@@ -264,8 +264,8 @@ class Notices:
             return
         has_none = evidence["group"].is_null().to_numpy()
         if has_none.any():
-            few = batch.only(has_none)
-            unknown = few.only(column.assign(few.column(column.name)) == None)  # noqa: E711
+            # Of the whole batch: some rows alone may lack the column.
+            unknown = batch.only(has_none & (column.assign(batch.column(column.name)) == None))  # noqa: E711
             self._unknown += len(unknown)
             self._columns.add(column.name)
             if len(self._examples) < _EXAMPLES:
