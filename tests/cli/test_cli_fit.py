@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 
 import numpy as np
@@ -530,3 +531,16 @@ def test_features_have_kinds(tmp_path, ending):
     assert load(tmp_path / "model").learned_score_.columns_used == ("retrieval",)
     new = load(tmp_path / "model").calibrate(tmp_path / f"a.{ending}")
     assert log_loss([row["correct"] for row in rows], new["calibrated"].to_numpy()) < 0.5
+
+
+def test_the_option_for_a_column_that_predicts_suspiciously_well_can_be_followed(tmp_path):
+    rng, rows = np.random.default_rng(0), answers(1500)
+    for row in rows:
+        about = -0.3 if row["correct"] else -0.9
+        row["log probs"] = np.minimum(about + 0.35 * rng.standard_normal(5), -0.01).tolist()
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = ok("fit", tmp_path / "rows.jsonl", "-o", tmp_path / "model")
+    assert not load(tmp_path / "model").pipeline_.features
+    option = out.split("to use all that is made from the column, pass")[1].split("(in Python")[0]
+    ok("fit", tmp_path / "rows.jsonl", "-o", tmp_path / "model", *shlex.split(option))
+    assert [feature.name for feature in load(tmp_path / "model").pipeline_.features] == ["log probs"]

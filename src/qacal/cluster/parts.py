@@ -196,6 +196,9 @@ def _is_labelled(frame: pl.DataFrame, label: str) -> Bools:
     return frame.select(is_labelled(label, frame.schema)).to_series().to_numpy()
 
 
+_AS_PARQUET = 'Write other files as Parquet first: polars.read_ndjson("a.jsonl").write_parquet("a.parquet").'
+
+
 def expanded(files: Sequence[str]) -> dict[str, str]:
     """Return the Parquet files that paths, folders and globs stand for, in the order of their paths, with their names.
 
@@ -209,7 +212,9 @@ def expanded(files: Sequence[str]) -> dict[str, str]:
             raise InputError(f"{one or 'the file without a name'} does not exist.")
         paths = [absolute(path) for path in _matching(one)]
         if not paths:
-            raise InputError(f"{one}: there is no Parquet file.")
+            raise InputError(
+                f"{one}: there is no Parquet file, and jobs over many files read nothing else. {_AS_PARQUET}"
+            )
         base = _base(one) if is_url(one) else f"{absolute(_base(one) or '.').rstrip('/')}/"
         before = {*places}
         # Of a file and links to it, the file counts.
@@ -217,9 +222,8 @@ def expanded(files: Sequence[str]) -> dict[str, str]:
             if path.encode(errors="ignore").decode() != path:
                 raise InputError(f"{path!r}: the name of the file is not UTF-8; rename it.")
             if not path.endswith(_SUFFIXES):
-                raise InputError(
-                    f"{path}: jobs over many files read Parquet alone; expected a name ending in .parquet."
-                )
+                wrong = f"{path}: jobs over many files read Parquet alone; expected a name ending in .parquet."
+                raise InputError(f"{wrong} {_AS_PARQUET}")
             place = path if is_url(path) else os.path.realpath(path)
             if place in before:
                 raise InputError(f"{path} is named twice; its rows would count twice.")

@@ -44,6 +44,13 @@ _CONFIDENCE = ("confidence", "prob", "certainty", "likelihood", "agreement")
 _CONTEXT = ("context", "contexts", "passage", "passages", "document", "documents", "retrieved", "sources", "evidence")
 
 
+# What is made from columns that hold no single values.
+_PARTS = {
+    "logprobs": ("sum", "mean", "least", "entropy"),
+    "context": ("answer", "question", "answer cosine", "question cosine"),
+}
+
+
 @dataclass(frozen=True)
 class Feature:
     """A column that a score may read.
@@ -77,11 +84,8 @@ class Feature:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The names of the inputs that are made from the column."""
-        made = {
-            "logprobs": ("sum", "mean", "least", "entropy"),
-            "context": ("answer", "question", "answer cosine", "question cosine"),
-        }
-        return tuple(f"{self.name}: {part}" for part in made[self.kind]) if self.kind in made else (self.name,)
+        parts = _PARTS.get(self.kind or "")
+        return (self.name,) if parts is None else tuple(f"{self.name}: {part}" for part in parts)
 
     def read(
         self, values: Sequence[Any], questions: Sequence[str], answers: Sequence[str], embed: Embed | None = None
@@ -220,6 +224,16 @@ class Features:
                 raise InputError(f"{feature.name}: there is no kind of column {kind!r}; the kinds are {kinds}.")
         known = {*NEVER_TRIED, *taken, *(feature.name for feature in self.named)}
         return replace(self, found=tuple(Feature(name) for name in names if self.is_auto and name not in known))
+
+
+def column_of_input(name: str) -> str:
+    """Return the column that an input was made from.
+
+    >>> column_of_input("tokens: mean"), column_of_input("a: b")
+    ('tokens', 'a: b')
+    """
+    column, _, part = name.rpartition(": ")
+    return column if any(part in parts for parts in _PARTS.values()) else name
 
 
 def parameters_of(features: Iterable[Feature]) -> dict[str, list[str]]:
