@@ -398,6 +398,23 @@ def test_csv_refuses_a_column_that_its_first_rows_lack(tmp_path):
             writer.write(as_table([{"question": "b", "later": 1}], "new"))
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "json", "jsonl.gz"])
+def test_csv_has_the_columns_that_only_later_rows_of_a_file_have(tmp_path, ending):
+    rows = [{"question": "x" * 400, "late": at} if at > 8000 else {"question": "x" * 400} for at in range(9000)]
+    lines = json.dumps(rows) if ending == "json" else "".join(json.dumps(row) + "\n" for row in rows)
+    opener = gzip.open if ending.endswith("gz") else open
+    with opener(tmp_path / f"a.{ending}", "wt") as file:
+        file.write(lines)
+    with writing(tmp_path / "out.csv", "csv") as writer:
+        tables = list(open_file(tmp_path / f"a.{ending}").batches())
+        assert (len(tables) > 1, "late" in tables[0].names) == (ending != "json", ending == "json")
+        for table in tables:
+            writer.write(table.extended(pl.DataFrame({"new": [0.5] * len(table)})))
+    found = pl.read_csv(tmp_path / "out.csv", infer_schema_length=None)
+    assert found.columns == (["question", "late", "new"] if ending == "json" else ["question", "new", "late"])
+    assert found["late"].to_list() == [row.get("late") for row in rows]
+
+
 def test_csv_has_an_empty_cell_where_a_row_lacks_a_column(tmp_path):
     with writing(tmp_path / "rows.csv", "csv") as writer:
         writer.write(as_table([{"question": "a", "note": None}, {"question": "b", "list": [1, 0.5]}], "new"))

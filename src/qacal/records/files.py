@@ -79,7 +79,7 @@ class File:
     path: Path
     format: str
     name: str
-    _columns: set[str] = field(default_factory=set, repr=False, compare=False)
+    _columns: dict[str, None] = field(default_factory=dict, repr=False, compare=False)
 
     def batches(self, on_fault: OnFault = refuse, batch_rows: int | None = None) -> Iterator[Table]:
         """Yield the rows in batches; lines that are not rows go to `on_fault`.
@@ -113,11 +113,12 @@ class File:
             return ","
         return _separator(_lines(self), self)[0]
 
-    def has_column(self, name: str) -> bool:
-        """Return whether any row has a column; the first call reads the whole file."""
+    def columns(self) -> list[str]:
+        """Return the names that any row has, in the order of their first use; the first call reads the whole file."""
         if not self._columns:
-            self._columns.update(*(table.names for table in self.batches(lambda fault: None)))
-        return name in self._columns
+            for table in self.batches(lambda fault: None):
+                self._columns.update(dict.fromkeys(table.names))
+        return list(self._columns)
 
 
 def open_file(path: str | Path) -> File:
@@ -202,8 +203,8 @@ def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Obje
             lines = [line.decode("utf-8", errors) for line in block.splitlines()]
             places, rows = _json_rows(file, on_fault, number, lines)
             number += len(lines)
-        is_elsewhere = None if is_all and len(rows) <= batch_rows else file.has_column
-        table = ObjectTable(file.name, "line", places, rows, is_elsewhere=is_elsewhere)
+        columns = None if is_all and len(rows) <= batch_rows else file.columns
+        table = ObjectTable(file.name, "line", places, rows, columns_of_all=columns)
         if len(rows) > batch_rows:
             batch = np.arange(len(rows)) // batch_rows
             yield from (table.only(batch == at) for at in range(batch[-1] + 1))
@@ -421,7 +422,7 @@ def _tables(file: File, rows: Iterator[_Row], batch_rows: int, unit: str = "line
     """Yield batches of up to `batch_rows` rows; fewer if they are large: two batches may be in memory at once."""
     is_csv, largest = file.format == "csv", largest_row() // 4
     # In CSV every row has the columns of the header; in JSON each object has its own.
-    is_elsewhere = None if is_csv else file.has_column
+    columns = None if is_csv else file.columns
     is_first = True
     while True:
         places, objects, total = list[int](), list[dict[str, Any]](), 0
@@ -432,8 +433,8 @@ def _tables(file: File, rows: Iterator[_Row], batch_rows: int, unit: str = "line
             if len(objects) == batch_rows or total > largest:
                 break
         else:
-            is_elsewhere = None if is_first else is_elsewhere  # there are no other rows
+            columns = None if is_first else columns  # there are no other rows
         if not objects:
             return
         is_first = False
-        yield ObjectTable(file.name, unit, np.array(places), objects, is_csv, is_elsewhere=is_elsewhere)
+        yield ObjectTable(file.name, unit, np.array(places), objects, is_csv, columns_of_all=columns)

@@ -133,6 +133,11 @@ class Table(ABC):
         """Return whether there is a column, here or in other rows of the same file."""
         return name in self.names
 
+    @property
+    def all_names(self) -> list[str]:
+        """The columns here and in other rows of the same file."""
+        return self.names
+
     def require(self, name: str, remedy: str = "") -> None:
         """Raise if the file or frame lacks a column."""
         if not len(self):
@@ -190,14 +195,14 @@ class ObjectTable(Table):
 
     numbers : columns that hold numbers even if every value is text, and the number for certain in each.
     added : further columns of the rows, which replace those of the same name.
-    is_elsewhere : returns whether other rows of the same file have a column; used if no row here has it.
+    columns_of_all : returns the columns of all rows of the same file; it may have to read the file.
     """
 
     objects: Sequence[Mapping[str, Any]] | StructRows
     is_text: bool = False
     numbers: Mapping[str, float] = field(default_factory=lambda: _NUMBERS)
     added: pl.DataFrame | None = None
-    is_elsewhere: Callable[[str], bool] | None = None
+    columns_of_all: Callable[[], list[str]] | None = None
 
     @cached_property
     def names(self) -> list[str]:
@@ -207,7 +212,11 @@ class ObjectTable(Table):
         return list(dict.fromkeys(chain(own, added)))
 
     def has(self, name: str) -> bool:
-        return name in self.names or (self.is_elsewhere is not None and self.is_elsewhere(name))
+        return name in self.names or name in self.all_names
+
+    @property
+    def all_names(self) -> list[str]:
+        return list(dict.fromkeys([*self.names, *(self.columns_of_all() if self.columns_of_all else ())]))
 
     def column(self, name: str) -> Any:
         if self.added is not None and name in self.added.columns:

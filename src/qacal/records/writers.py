@@ -177,7 +177,7 @@ class _CsvWriter(Writer):
     def write(self, table: Table) -> None:
         rows = list(table.rows())
         if not self._names:
-            self._names = table.names
+            self._names = table.all_names  # JSON lines may have further columns in later rows
             self._csv.writerow(self._names)
             # Only columns of numbers tell whether the file has decimal commas: an answer may be 1,234.
             numbers = [value for row in rows for value in map(row.get, table.number_columns) if value]
