@@ -186,6 +186,17 @@ def test_an_alarm_of_the_old_version_speaks_for_the_new_one(folder, tmp_path):
     assert warning not in said
 
 
+def test_rows_without_a_label_are_not_said_to_be_labels_of_audits(folder, tmp_path):
+    url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
+    audit(url, 100, fill(url, folder))
+    train = tmp_path / "train.jsonl"
+    rows = [{**row, "correct": row["correct"] if at % 5 else None} for at, row in enumerate(answers(500))]
+    train.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    said = run("refit", folder, "--store", url, "--records", train, "-o", tmp_path / "new")[2]
+    assert "100 of 599 rows have no label and are not used" in said
+    assert "labels of audits: 100" not in said
+
+
 def test_a_day_after_all_labels_is_named(folder, tmp_path):
     url = f"sqlite:///{tmp_path / 'served.db'}"  # noqa: F811
     audit(url, 50, fill(url, folder))

@@ -108,6 +108,8 @@ def run(
         loaded.save(model)
         which = "" if done == len(chosen) else f" {done} of {len(chosen)} have a threshold; the others always abstain."
         options.note(f"Saved in {model}: qacal apply now writes answer or abstain.{which}")
+    elif not is_menu:
+        options.note(f"Not saved in {model}: the same command with --save stores it there for qacal apply.")
 
 
 # What is printed

@@ -315,8 +315,9 @@ def read(
     top = 100.0 if reading.percent else 1.0
     n_rows, read_rows, unlabelled, percents = 0, 0, 0, Percents()
     needs_ids: bool | None = None
-    source = as_source(records)
+    source, origins = as_source(records), set[str]()
     for table, counting in tables_of(source, reading):
+        origins.add(table.origin)
         # All rows have ids or none: otherwise rows of one question would count as several questions.
         has_ids = uses_ids and reading.name("id") in table.names
         if needs_ids is False and has_ids:
@@ -368,7 +369,7 @@ def read(
     if reading.percent and needs_confidence:
         percents.require(is_assumed=reading.assumes_percent)
     if warns:
-        warn_of_unlabelled(unlabelled, read_rows, reading.prefix or f"{table.origin}: ")
+        warn_of_unlabelled(unlabelled, read_rows, reading.prefix or (f"{table.origin}: " if len(origins) == 1 else ""))
 
 
 def warn_of_unlabelled(unlabelled: int, of: int, prefix: str) -> None:
