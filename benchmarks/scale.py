@@ -301,7 +301,7 @@ def measure_texts(results: Results, folder: Path, name: str, source: Path | None
     """Print the measures of question-answer pairs."""
     texts, model = folder / "texts.parquet", folder / "model_texts"
     output, vectors = folder / "output.parquet", folder / "vectors.parquet"
-    if not texts.exists():
+    if not (folder / "python.jsonl").exists():
         generate_texts(folder, source)
     results.measure((f"{name} fit", fit_texts, folder / "texts_fit.parquet", model))
     applied, by_command, embedded, by_wordllama = results.measure(

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from qacal.errors import InputError
 from qacal.records import files
 from qacal.records.files import File, open_file
 from qacal.records.reading import Reading, read
-from qacal.records.table import StructRows
+from qacal.records.table import ObjectTable, StructRows
 from qacal.records.text_files import file_options
 from qacal.records.writers import writing
 
@@ -207,7 +208,9 @@ def test_ordinary_lines_are_structs_and_come_out_as_they_were(tmp_path, options,
         for i in range(500)
     ]
     lines = [json.dumps(row, **options) + "\n" for row in rows]
-    assert list(files.decoded("".join(lines).encode())) == rows
+    decoded = files.decoded("".join(lines).encode())
+    assert isinstance(decoded, StructRows)
+    assert list(decoded) == rows
 
     (tmp_path / "a.jsonl").write_text("".join(lines))
     outputs = []
@@ -220,6 +223,50 @@ def test_ordinary_lines_are_structs_and_come_out_as_they_were(tmp_path, options,
         outputs.append((values, (tmp_path / "out.jsonl").read_bytes()))
         monkeypatch.setattr(files, "decoded", lambda block: None)
     assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        '{"a":\r1}\n{"a":2}',
+        "[1]",
+        "5",
+        "[1]\n[2]",
+        '{"a":1,"b":2}\n{"a":{}\n,"b":1}{"a":1,"b":2}',
+        '{"a":1}{"a":2}',
+        "\n",
+    ],
+)
+def test_blocks_with_lines_that_are_not_one_object_are_left_to_python(block):
+    assert files.decoded(block.encode()) is None
+
+
+def test_a_line_that_is_too_large_is_named(tmp_path):
+    lines = [b'{"a": "%s"}' % (b"x" * 990)] * 3000
+    lines[2500] = b'{"a": "%s"}' % (b"x" * 2**20)
+    (tmp_path / "a.jsonl").write_bytes(b"\r\n".join(lines))
+    with file_options(max_row_mb=1), pytest.raises(InputError, match=r"a\.jsonl line 2501: "):
+        list(open_file(tmp_path / "a.jsonl").batches())
+
+
+def test_columns_are_added_and_replaced_for_some_rows_too():
+    rows = {
+        "jsonl": files.decoded(b'{"a": 1, "b": "x"}\n{"a": 2, "b": "y"}\n{"a": 3, "b": "z"}'),
+        "json": [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": 3, "b": "z"}],
+    }
+    for objects in rows.values():
+        table = ObjectTable("a", "line", np.arange(1, 4), objects)
+        table = table.extended(
+            pl.DataFrame({"p": [0.1, 0.2, 0.3], "q": [7, 8, 9]}, schema={"p": pl.Float32, "q": pl.Int8})
+        )
+        table = table.extended(pl.DataFrame({"p": [0.5, 0.25, 0.75], "b": ["u", "v", "w"]}))
+        some = table.only(np.array([True, False, True]))
+        expected = [{"a": 1, "b": "u", "p": 0.5, "q": 7}, {"a": 3, "b": "w", "p": 0.75, "q": 9}]
+        assert [*some.rows()] == [some.row(0), some.row(1)] == some.frame().to_dicts() == expected
+        assert some.frame().schema["q"] == pl.Int8
+        assert (some.names, some.column("q"), some.places.tolist()) == (["a", "b", "p", "q"], [7, 9], [1, 3])
+        with pytest.raises(ValueError, match="zip"):
+            list(table.extended(pl.DataFrame({"p": [0.1], "q": [1], "b": ["x"]})).rows())
 
 
 def test_names_of_rows_may_be_any_text_and_come_in_the_order_of_the_first_row():

@@ -398,6 +398,23 @@ def test_csv_refuses_a_column_that_its_first_rows_lack(tmp_path):
             writer.write(as_table([{"question": "b", "later": 1}], "new"))
 
 
+def test_batches_that_lack_columns_or_have_no_values_go_to_the_part_before(tmp_path):
+    """To join parts takes long if they are many; a column of few rows is in every second batch, say."""
+    batches = [
+        {"a": 1, "": 2},
+        {"a": None, "": 5, "note": "x"},
+        {"a": 3},
+        {"note": None, "a": 4, "b": None},
+        {"b": 0.5},
+    ]
+    with writing(tmp_path / "rows.parquet", "jsonl") as writer:
+        for batch in batches * 3:
+            writer.write(as_table([batch]))
+        assert len(writer.parts) == 4  # the columns grow twice, and b gets its type
+    rows = pl.read_parquet(tmp_path / "rows.parquet").to_dicts()
+    assert rows == [{name: batch.get(name) for name in ("a", "", "note", "b")} for batch in batches * 3]
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "json", "jsonl.gz"])
 def test_csv_has_the_columns_that_only_later_rows_of_a_file_have(tmp_path, ending):
     rows = [{"question": "x" * 400, "late": at} if at > 8000 else {"question": "x" * 400} for at in range(9000)]

@@ -45,8 +45,8 @@ BATCH_ROWS = 16_384
 _BATCH_BYTES, _ACCESS_BYTES = 4 * 2**20, 32 * 2**20
 # JSON lines that are decoded together: objects of more text would not stay in the caches of the processor.
 _BLOCK_BYTES = 2**20
-# A type with more fields takes longer to make than it saves.
-_MOST_FIELDS = 1000
+# Fields are found one after the other if they are not in their order, so objects with more names are no structs.
+_MOST_FIELDS = 256
 
 OnFault = Callable[[Fault], None]
 
@@ -193,7 +193,7 @@ def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Obje
     rows: StructRows | list[dict[str, Any]] | None
     for block, errors, is_all in _blocks(file, most):
         if len(block) > most:
-            for at, line in enumerate(block.splitlines(), number):
+            for at, line in enumerate(block.splitlines(keepends=True), number):
                 if len(line) > most:
                     raise _too_large(file, at)
         rows = decoded(block)
@@ -267,7 +267,7 @@ def decoded(block: bytes) -> StructRows | list[dict[str, Any]] | None:
     try:
         names = list(msgspec.json.decode(block[: ends[0]] if len(ends) else block))
         if len(names) <= _MOST_FIELDS:
-            with suppress(msgspec.ValidationError):
+            with suppress(msgspec.ValidationError, ValueError):  # other names, or one with a quote, which structs lack
                 rows = StructRows(msgspec.json.Decoder(row_type(*names)).decode_lines(block), names)
         if rows is None:
             rows = msgspec.json.Decoder().decode_lines(block)

@@ -29,7 +29,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.records.files import format_of, is_tsv
-from qacal.records.table import Table, as_table, json_or_text, require_polars
+from qacal.records.table import Table, as_table, frame_of, json_or_text, require_polars
 from qacal.storage import patiently
 
 if TYPE_CHECKING:
@@ -212,6 +212,8 @@ class _ParquetWriter(Writer):
 
     def write(self, table: Table) -> None:
         frame = table.frame()
+        if self.sink is not None and self.sink.schema != frame.schema:
+            frame = _joining(frame, self.sink.schema)
         if self.sink is None or self.sink.schema != frame.schema:
             self._close()
             part = self.folder / f"{len(self.parts)}.parquet"
@@ -276,6 +278,19 @@ def _have_type(kinds: Iterable[pl.DataType]) -> bool:
 
 def _json_or_text(value: Any) -> str:
     return json_or_text(value.to_list() if hasattr(value, "to_list") else value)
+
+
+def _joining(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """Return a frame with all columns of a schema, too, and with its types where the frame has no values."""
+    import polars as pl
+
+    columns = {name: pl.Series(name, dtype=kind).clear(frame.height) for name, kind in schema.items()}
+    columns |= {
+        name: column
+        for name, column in frame.to_dict().items()
+        if name not in columns or column.dtype == schema[name] or column.null_count() < frame.height
+    }
+    return frame_of(columns.values())
 
 
 class _ParquetSink:

@@ -80,7 +80,7 @@ def test_scores_of_these_tests_differ_in_what_they_read():
 
 @pytest.fixture
 def short_portions(monkeypatch):
-    monkeypatch.setattr(reading, "_ROWS", 512)
+    monkeypatch.setattr(reading, "_MOST_ROWS", 512)
 
 
 @pytest.mark.usefixtures("short_portions")

@@ -33,8 +33,8 @@ from qacal.tally.groups import as_labels
 if TYPE_CHECKING:
     from qacal.calibrators.score.learned import LearnedScore
 
-# The most and the fewest rows that a thread reads at a time: with fewer, what a call costs would count.
-_ROWS, _FEWEST_ROWS = 2048, 512
+# Up to so many rows are read at once, more in portions: threads take one each, and what a call costs hardly counts.
+_ROWS_AT_ONCE, _MOST_ROWS = 512, 2048
 _MOST_THREADS = 4
 
 
@@ -110,9 +110,7 @@ class ScoreReader:
             require_length(vectors, len(stated), EMBEDDING)
         columns = self._read_columns(inputs, len(stated))
         rows = self._inputs_of(stated, columns)
-        threads = min(os.cpu_count() or 1, _MOST_THREADS)
-        size = min(max(-(-len(stated) // threads), _FEWEST_ROWS), _ROWS)
-        portions = [slice(first, first + size) for first in range(0, max(len(stated), 1), size)]
+        portions = _portions(len(stated))
 
         def found(portion: slice) -> list[ScoreReading]:
             some = rows if len(portions) == 1 else [one.only(portion) for one in rows]
@@ -128,8 +126,8 @@ class ScoreReader:
         if len(portions) == 1:
             return found(portions[0])
         # Threads work on portions of their own: those of linear algebra would share one small matrix, and take longer.
-        with one_thread(waits=False), ThreadPoolExecutor(threads) as pool:
-            return [_joined(of_score) for of_score in zip(*pool.map(found, portions), strict=True)]
+        with one_thread(waits=False), ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS)) as threads:
+            return [_joined(of_score) for of_score in zip(*threads.map(found, portions), strict=True)]
 
     def _portion(
         self,
@@ -228,6 +226,17 @@ def _lacking(columns: Mapping[str, Any]) -> list[tuple[frozenset[str], Any]]:
             names = np.array([*columns], dtype=object)
             return [(frozenset(names[one]), (lacks == one).all(axis=1)) for one in np.unique(lacks, axis=0)]
     return [(frozenset(), slice(None))]
+
+
+def _portions(rows: int) -> list[slice]:
+    """Return portions of nearly one size. It does not depend on the machine, or values would, in the last digit.
+
+    >>> _portions(600), len(_portions(5000))
+    ([slice(0, 300, None), slice(300, 600, None)], 4)
+    """
+    count = max(min(-(-rows // _ROWS_AT_ONCE), _MOST_THREADS), -(-rows // _MOST_ROWS), 1)
+    size = max(-(-rows // count), 1)
+    return [slice(first, first + size) for first in range(0, max(rows, 1), size)]
 
 
 def _joined(parts: Sequence[ScoreReading]) -> ScoreReading:
