@@ -541,6 +541,11 @@ def test_the_option_for_a_column_that_predicts_suspiciously_well_can_be_followed
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = ok("fit", tmp_path / "rows.jsonl", "-o", tmp_path / "model")
     assert not load(tmp_path / "model").pipeline_.features
-    option = out.split("to use all that is made from the column, pass")[1].split("(in Python")[0]
+    option = out.split("log probs: mean: not used")[1].split("to use it, pass")[1].split("(in Python")[0]
+    assert shlex.split(option) == ["--feature", "log probs: mean"]
     ok("fit", tmp_path / "rows.jsonl", "-o", tmp_path / "model", *shlex.split(option))
-    assert [feature.name for feature in load(tmp_path / "model").pipeline_.features] == ["log probs"]
+    used = load(tmp_path / "model")
+    assert used.learned_score_.columns_used == ("log probs: mean",)
+    # A new fit, as a refit is, reads no more than this one.
+    assert used.features == ("log probs: mean",)
+    assert used.fit(rows).learned_score_.columns_used == ("log probs: mean",)

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import qacal
+from qacal import QACalibrator
 from qacal.metrics import log_loss
 from qacal.model.features import Feature
+from tests.answers import answers
 
 CONTEXT = Feature("context", "context")
 AXES = {"wine": [1.0, 0.0], "beer": [0.6, 0.8], "law": [0.0, 1.0]}
@@ -124,3 +126,19 @@ def test_a_score_that_reads_passages_but_no_text_still_needs_the_answer():
     assert calibrated[[row["correct"] == 1 for row in rows]].mean() > 0.7
     with pytest.raises(qacal.InputError, match="no column 'question'"):
         model.predict([{"confidence": 0.7, "context": "It is 1."}])
+
+
+def test_a_part_of_a_column_can_be_named_and_a_column_with_the_name_of_a_part():
+    rows = answers(600)
+    rng = np.random.default_rng(0)
+    for row in rows:
+        row["tokens"] = np.minimum(0.6 * row["correct"] - 1.2 + 0.45 * rng.standard_normal(4), -0.01).tolist()
+        row["tokens: mean"] = float(rng.random())
+    score = QACalibrator(features=["tokens: sum"]).fit(rows).learned_score_
+    tried = {trial.name: trial for trial in score.columns_tried_}
+    assert score.columns_used == ("tokens: sum",)
+    assert tried["tokens: least"].is_suspect  # as if nobody had named it
+    score = QACalibrator(features=["tokens:logprobs", "tokens: sum"]).fit(rows).learned_score_
+    assert {"tokens: sum", "tokens: mean"} <= {*score.columns_used}
+    score = QACalibrator(features=["tokens: mean"]).fit(rows).learned_score_
+    assert [trial.name for trial in score.columns_tried_] == ["tokens: mean"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -45,7 +45,7 @@ _CONTEXT = ("context", "contexts", "passage", "passages", "document", "documents
 
 
 # What is made from columns that hold no single values.
-_PARTS = {
+_PARTS: Mapping[Kind, Sequence[str]] = {
     "logprobs": ("sum", "mean", "least", "entropy"),
     "context": ("answer", "question", "answer cosine", "question cosine"),
 }
@@ -65,6 +65,11 @@ class Feature:
 
     >>> Feature.named("tenant"), Feature.named("retrieval:numeric")
     (Feature(name='tenant', kind=None), Feature(name='retrieval', kind='numeric'))
+
+    What is made from a column can be named by itself:
+
+    >>> Feature.named("tokens: sum")
+    Feature(name='tokens', kind='logprobs')
     """
 
     name: str
@@ -72,8 +77,11 @@ class Feature:
 
     @staticmethod
     def named(text: str) -> Feature:
-        """Return a feature from ``NAME`` or ``NAME:KIND``; a column may have a colon in its name."""
+        """Return a feature from ``NAME``, ``NAME:KIND`` or ``NAME: PART``; a column may have a colon in its name."""
         name, _, kind = text.rpartition(":")
+        for whole, parts in _PARTS.items():
+            if name and kind.startswith(" ") and kind[1:] in parts:
+                return Feature(name, whole)
         return Feature(name, kind) if name and kind in get_args(Kind) else Feature(text)  # type: ignore[arg-type]
 
     @property
@@ -84,8 +92,9 @@ class Feature:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The names of the inputs that are made from the column."""
-        parts = _PARTS.get(self.kind or "")
-        return (self.name,) if parts is None else tuple(f"{self.name}: {part}" for part in parts)
+        if self.kind is None or self.kind not in _PARTS:
+            return (self.name,)
+        return tuple(f"{self.name}: {part}" for part in _PARTS[self.kind])
 
     def read(
         self, values: Sequence[Any], questions: Sequence[str], answers: Sequence[str], embed: Embed | None = None
@@ -187,6 +196,7 @@ class Features:
     """The columns that a score may read, before a fit has looked at them.
 
     named : by the user.
+    parts : what is made from columns, if the user named it and not the columns; then nobody named their other parts.
     is_auto : whether all other columns that look useful are tried, too.
     found : these other columns.
     """
@@ -194,6 +204,7 @@ class Features:
     named: tuple[Feature, ...] = ()
     is_auto: bool = False
     found: tuple[Feature, ...] = ()
+    parts: tuple[str, ...] = ()
 
     @staticmethod
     def of(value: Any, score: LearnedScore | None, columns: Collection[str]) -> Features:
@@ -208,15 +219,26 @@ class Features:
             kinds: tuple[tuple[Kind, Sequence[str]], ...]
             kinds = ("category", score.columns), ("numeric", score.numbers), ("confidence", score.confidences)
             named += [Feature(name, kind) for kind, names in kinds for name in names]
-        named += [] if value == "auto" else [Feature.named(text) for text in value]
+        texts = {} if value == "auto" else {text: Feature.named(text) for text in value}
+        parts = {text for text, one in texts.items() if text in one.inputs and text != one.name}
+        wholes = {one.name for one in (*named, *(one for text, one in texts.items() if text not in parts))}
+        parts -= {text for text in parts if texts[text].name in wholes}
+        named += texts.values()
         for feature in named:
             if feature.name in ("question", "answer", "confidence", "correct"):
                 raise InputError(f"{feature.name} cannot be a feature; a score reads other columns beside it.")
-        return Features(tuple({one.name: one for one in named}.values()), value == "auto" and score is None)
+        features = tuple({one.name: one for one in named}.values())
+        return Features(features, value == "auto" and score is None, parts=tuple(sorted(parts)))
 
     def over(self, names: Iterable[str], taken: Collection[str]) -> Features:
         """Return the features with all columns that are to be tried; `taken` have another use."""
         names = list(names)
+        # A column may have the name of a part of another one.
+        if columns := {text: Feature(text) for text in self.parts if text in names}:
+            parts = tuple(text for text in self.parts if text not in columns)
+            only = {Feature.named(text).name for text in columns} - {Feature.named(text).name for text in parts}
+            named = (*(one for one in self.named if one.name not in only), *columns.values())
+            return replace(self, named=named, parts=parts).over(names, taken)
         for feature in self.named:
             column, _, kind = feature.name.rpartition(":")
             if column in names and feature.name not in names:
@@ -226,14 +248,17 @@ class Features:
         return replace(self, found=tuple(Feature(name) for name in names if self.is_auto and name not in known))
 
 
-def column_of_input(name: str) -> str:
-    """Return the column that an input was made from.
+def named_again(features: Iterable[Feature], used: Collection[str]) -> tuple[str, ...]:
+    """Return the names of features for another fit, of which scores use these inputs.
 
-    >>> column_of_input("tokens: mean"), column_of_input("a: b")
-    ('tokens', 'a: b')
+    >>> named_again([Feature("tenant", "category"), Feature("tokens", "logprobs")], ["tenant", "tokens: sum"])
+    ('tenant:category', 'tokens: sum')
     """
-    column, _, part = name.rpartition(": ")
-    return column if any(part in parts for parts in _PARTS.values()) else name
+    texts = list[str]()
+    for one in features:
+        parts = [name for name in one.inputs if name in used and name != one.name]
+        texts += parts or [f"{one.name}:{one.kind}"]
+    return tuple(texts)
 
 
 def parameters_of(features: Iterable[Feature]) -> dict[str, list[str]]:

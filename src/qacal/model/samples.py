@@ -159,6 +159,7 @@ class ScoreSample:
         self.sample_vectors: Any = None
         self._features = (*features.named, *features.found)
         self._is_named = [True] * len(features.named) + [False] * len(features.found)
+        self._parts = features.parts
         self.reads_vectors = score.text
         # All samples are of the same rows: the same ids are added to each in the same order.
         self._ids, self._numbers, self._vectors, self._texts = (HashSample(_MOST_SCORE_ROWS) for _ in range(4))
@@ -213,7 +214,13 @@ class ScoreSample:
             inputs |= {"question": questions, "answer": answers}
         ids = self._ids.rows()
         named = {feature.name for feature, is_named in zip(self._features, self._is_named, strict=True) if is_named}
-        unnamed = [name for feature in tried if feature.name not in named for name in feature.inputs]
+        partly = {Feature.named(part).name for part in self._parts}
+        unnamed = [
+            name
+            for feature in tried
+            for name in feature.inputs
+            if feature.name not in named or (feature.name in partly and name not in self._parts)
+        ]
         # Records without ids have zeros: each row is a question of its own.
         self._score._fit_hashed(inputs, correct, ids if ids.any() else None, unnamed)
         used = {*self._score.columns_used}

@@ -23,7 +23,7 @@ from qacal.embedders import ColumnEmbedder, Embedder
 from qacal.errors import ArtifactError, InputError
 from qacal.model.base import BaseModel
 from qacal.model.defaults import Output
-from qacal.model.features import Feature
+from qacal.model.features import Feature, named_again
 from qacal.model.fitting import Fitted, FittedFor
 from qacal.model.groups import GroupSummary
 from qacal.model.model import QACalibrator
@@ -174,6 +174,7 @@ def load_model(path: str | Path, embedder: str | Embedder | None = None) -> QACa
     """Return the single model that was saved at `path`."""
     saved: SavedModel = storage.load(path, SavedModel, CLASSES)
     name = "static" if saved.embedder is None else saved.embedder.name
+    used = {column for score in (saved.score, saved.first) if score is not None for column in score.columns_used}
     if embedder is None:
         embedder = name if name in BUILT_IN or name.startswith("column:") else ForeignName(name)
     model = QACalibrator(
@@ -185,7 +186,7 @@ def load_model(path: str | Path, embedder: str | Embedder | None = None) -> QACa
         learned_score=None
         if saved.score is None
         else LearnedScore(text=saved.score.text, words=saved.score.words, objective=saved.score.objective),
-        features=tuple(f"{feature.name}:{feature.kind}" for feature in saved.features),
+        features=named_again(saved.features, used),
         output=saved.output,
         train_share=saved.train_share,
         examples=saved.examples,

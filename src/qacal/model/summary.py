@@ -14,7 +14,6 @@ from qacal.calibrators.score.trials import CLEARLY, ColumnTrial
 from qacal.errors import counted
 from qacal.metrics.scores import SHOWN_CUT
 from qacal.model.defaults import SHARE, SHARE_OF_FIRST, SHARE_WITH_MARGINS, SHARE_WITH_SCORE
-from qacal.model.features import column_of_input
 from qacal.model.widths import Widths
 from qacal.planning import rounded_up, rows_for_margins, rows_for_one_bin, shown_bound
 
@@ -145,10 +144,8 @@ def _column(trial: ColumnTrial) -> str:
             return f"Column {trial.name}: not used. With it, the log loss is not clearly lower ({loss})."
         reason = "a simpler score is better"
         if trial.is_suspect:
-            column = column_of_input(trial.name)
-            them = "it" if column == trial.name else "all that is made from the column"
-            option = f"--feature {shlex.quote(column)} (in Python: features={[column]})"
-            reason = f"that is suspiciously much; to use {them}, pass {option}"
+            option = f"--feature {shlex.quote(trial.name)} (in Python: features={[trial.name]})"
+            reason = f"that is suspiciously much; to use it, pass {option}"
         elif trial.gain <= CLEARLY * trial.error:
             reason = "that is too little for a column that nobody named"
         return f"Column {trial.name}: not used. By itself it {change}; {reason}."
