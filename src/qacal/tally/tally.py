@@ -414,6 +414,7 @@ class Tally:
         >>> query = Tally.sql("logs", dialect="sqlite", groups="subject")
         >>> Tally.from_polars(pl.read_database(query, base))
         Tally(1 rows in 1 cells, 1 groups)
+        >>> base.close()
         """
         from qacal.tally.sql import tally_sql
 
